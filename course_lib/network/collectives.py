@@ -60,14 +60,9 @@ def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = 
     # is not shared has one port a chip: an all-to-all, or a message between two chips. One chip a
     # machine has nobody to share with, and nothing to send inside.
     most = np.where(taking > 1, within.total_per_direction, np.inf)
-    return Nodes(
-        plain(np.minimum(port * taking, most)),
-        latency=within.latency,
-        inside=within,
-        port=plain(port),
-        crossing=node.ports.latency,
-        each=plain(taking),
-    )
+    fastest = plain(np.minimum(port * taking, most))
+    edge: Any = {"port": plain(port), "crossing": node.ports.latency, "each": plain(taking)}
+    return Nodes(fastest, latency=within.latency, inside=within, **edge)
 
 
 def fewest_nodes(
@@ -94,8 +89,7 @@ def fewest_nodes(
 
 
 def resolve_link(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str = "n") -> Link:
-    """What joins n of a chip, by its name: one of its `joins`, or ``"nodes"`` for as few machines
-    as hold them.
+    """What joins n of a chip: one of its `joins` by name, or ``"nodes"``, as few as hold them.
 
     Examples
     --------
@@ -167,11 +161,8 @@ def phases(
     >>> round(takes.inside * 1e3, 2), round(takes.across * 1e3, 2)
     (3.89, 2.5)
     """
-    one, moved, limit = (
-        as_link(link),
-        checks.nonnegative("bytes", bytes),
-        checks.flag("limit", limit),
-    )
+    one, moved = as_link(link), checks.nonnegative("bytes", bytes)
+    limit = checks.flag("limit", limit)
     if algorithm is not None:
         ways = ALGORITHMS[checks.known("collective", collective, ALGORITHMS)]
         if isinstance(one, Nodes):
@@ -235,8 +226,7 @@ def seconds(
 def all_gather(
     bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str | None = None
 ) -> Numbers:
-    """Time in which every chip gets the shards of all the others, s, of an array of so many
-    `bytes`.
+    """Time in which every chip gets the shards of all the others, s, of an array of so many bytes.
 
     Examples
     --------

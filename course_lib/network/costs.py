@@ -47,11 +47,8 @@ def cost(collective: str, n: Any, algorithm: str | None = None, *, limit: bool =
     """
     checks.known("collective", collective, ALGORITHMS)
     ways, limit = ALGORITHMS[collective], checks.flag("limit", limit)
-    algorithm = (
-        ways[0]
-        if algorithm is None
-        else checks.known("algorithm", algorithm, ways, f"of {collective}")
-    )
+    given = ways[0] if algorithm is None else algorithm
+    algorithm = checks.known("algorithm", given, ways, f"of {collective}")
     if algorithm == "torus":
         return _torus(collective, n, limit)
     if isinstance(n, tuple):

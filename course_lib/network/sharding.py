@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, prod
 from typing import Any, Unpack
 
 import numpy as np
@@ -234,9 +234,7 @@ def sharded_mlp(
             f"mesh must have the axes of scheme={scheme!r}, {{{said}}} say (got {shown(mesh)})"
         )
     on = accelerator(chip)
-    chips: Any = 1
-    for axis in axes:
-        chips = chips * mesh[axis]
+    chips: Any = prod(mesh[axis] for axis in axes)
     between = resolve_link(on, link, chips)
     if scheme == "experts":
         tokens, width, _, chips = checks.wholes(B=B, D=D, F=F, **{"mesh['expert']": chips})

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import Kind, Unit, Work, checks
-from course_lib.core.checks import CourseError, Numbers, plain, shown
+from course_lib.core.checks import LARGEST, CourseError, Numbers, plain, shown
 from course_lib.core.dtypes import BITS, itemsize
 
 
@@ -38,6 +38,8 @@ _GELU = "x^3 and its factor 3, sum 1, factor 1, tanh 2, sum 1, products 2"
 _SWIGLU = "negation, exponential, sum, division, and the product with the other half"
 _DROPOUT = "comparison with a random number, whose making is not counted; product"
 _LAYER = "mean, difference, square, sum, product with the root's inverse, scale, bias"
+_GATHER = "a gather; one sum for each table after the first"
+_SCORES = "a score's and a value's multiply-accumulate"
 _MATMUL, _PAIR = "multiply-accumulate", "pair of tokens and element of a head"
 
 # By operator: FLOPs, arrays read and written, the unit, and the convention's source.
@@ -53,13 +55,9 @@ CONVENTIONS: Mapping[str, Convention] = MappingProxyType(
         "rms": Convention(4, 1, "square, sum, product with the root's inverse, scale", "zhang2019"),
         "layer": Convention(7, 1, _LAYER, "yuan2024"),
         "rotary": Convention(3, 1, "two products and a sum: a rotation of pairs", "su2021"),
-        "embedding": Convention(
-            0, 1, "a gather; one sum for each table after the first", "vaswani2017"
-        ),
+        "embedding": Convention(0, 1, _GATHER, "vaswani2017"),
         "matmul": Convention(2, 2, "a product and a sum", "austin2025", 1, "matrix", _MATMUL),
-        "attention": Convention(
-            4, 3, "a score's and a value's multiply-accumulate", "dao2022", 1, "matrix", _PAIR
-        ),
+        "attention": Convention(4, 3, _SCORES, "dao2022", 1, "matrix", _PAIR),
     }
 )
 
@@ -100,10 +98,8 @@ def _count(shape: Shape) -> Numbers:
     elements: Numbers = 1.0
     for size in checks.wholes(**sizes):
         elements = elements * size
-        if np.any(elements > checks.LARGEST):
-            raise CourseError(
-                f"shape holds more elements than {checks.LARGEST:g} (got {shown(shape)})"
-            )
+        if np.any(elements > LARGEST):
+            raise CourseError(f"shape holds more elements than {LARGEST:g} (got {shown(shape)})")
     return elements
 
 
@@ -143,10 +139,8 @@ def elementwise(
     """
     many, size = _count(shape), itemsize(dtype)
     checks.known("dtype", compute, BITS, "argument compute")
-    each, read, written = (
-        checks.nonnegative(name, given)
-        for name, given in {"flops": flops, "reads": reads, "writes": writes}.items()
-    )
+    given = {"flops": flops, "reads": reads, "writes": writes}
+    each, read, written = (checks.nonnegative(name, one) for name, one in given.items())
     checks.together(shape=many, flops=each, reads=read, writes=written)
     moved = plain(many * (read + written) * size)
     if not np.all(np.asarray(moved) > 0):
@@ -228,8 +222,7 @@ def gelu(shape: Shape, *, x: str = "bf16") -> Pass:
 
 
 def swiglu(shape: Shape, *, x: str = "bf16") -> Pass:
-    """The product of SiLU of the gate with the other half: two arrays read, one written; `shape` is
-    one half's.
+    """SiLU of the gate times the other half: two arrays of this shape read, one written.
 
     Examples
     --------

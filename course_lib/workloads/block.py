@@ -20,7 +20,7 @@ from course_lib.workloads.transformer import passed
 __all__ = ["OperatorLine", "estimate", "lines", "operators", "ridge_share"]
 
 
-class OperatorLine(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorLine(msgspec.Struct, frozen=True):
     """An operator in the table of a block."""
 
     name: str
@@ -165,19 +165,10 @@ def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[OperatorLi
 
     def line(name: str, work: Work, part: Estimate) -> OperatorLine:
         known = f"{work.unit}.{work.dtype}" in found.peaks
-        return OperatorLine(
-            name=name,
-            unit=work.unit,
-            dtype=work.dtype,
-            kernels=float(work.kernels),
-            bytes=float(work.bytes),
-            flops=float(work.flops),
-            intensity=float(work.intensity),
-            ridge=found.ridge(work.dtype, work.unit) if known else None,
-            seconds=float(part.lower),
-            share=float(part.lower / whole_block.lower),
-            bound=str(part.bound),
-        )
+        ridge = found.ridge(work.dtype, work.unit) if known else None
+        counts = float(work.kernels), float(work.bytes), float(work.flops), float(work.intensity)
+        times = float(part.lower), float(part.lower / whole_block.lower)
+        return OperatorLine(name, work.unit, work.dtype, *counts, ridge, *times, str(part.bound))
 
     return [line(name, works[name], part) for name, part in whole_block.parts.items()]
 
