@@ -89,7 +89,7 @@ def fewest_nodes(
 
 
 def resolve_link(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str = "n") -> Link:
-    """What joins n of a chip: one of its `joins` by name, or ``"nodes"``, as few as hold them.
+    """One of a chip's `joins` by name, or ``"nodes"`` for as few machines as hold n of it.
 
     Examples
     --------
