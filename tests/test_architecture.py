@@ -146,8 +146,8 @@ def test_modules_stay_small(file):
 
 PHYSICS = tuple(f"course_lib/{room}" for room in ("core", "specs", "ops", "network", "workloads"))
 BUDGETS = {
-    "physics": (PHYSICS, 6_950),
-    "course_lib": (("course_lib",), 8_750),
+    "physics": (PHYSICS, 6_300),
+    "course_lib": (("course_lib",), 8_050),
     "course_tools": (("course_tools",), 14_400),
     "course_book": (("course_book",), 12_800),
     "grading": (("course_press/grading",), 6_250),

@@ -14,18 +14,9 @@ from typing import Any
 import numpy as np
 
 from course_lib import ops
+from course_lib.bench import record
 from course_lib.bench.device import Machine, machine
 from course_lib.bench.operands import DATA, NumpyArrays, arrays
-from course_lib.bench.record import (
-    FEWEST,
-    Case,
-    Ready,
-    blank,
-    in_turn,
-    measure,
-    not_measured,
-    sample,
-)
 from course_lib.bench.rows import Row
 from course_lib.core import Work
 from course_lib.core.checks import count, known, positive, single
@@ -73,13 +64,10 @@ def matmul(
 
     Parameters
     ----------
-    M, N, K : sizes.
-    dtype : format of the operands and the arithmetic.
     device : ``"cpu"`` or ``"cuda"``.
     timing : ``"cold"`` or ``"warm"``.
     budget : s. A product that would not fit at least five times is not begun.
     data : ``"random"``, or ``"zeros"`` to see how much faster a chip is when nothing switches.
-    seed : of the operands.
 
     Examples
     --------
@@ -91,21 +79,27 @@ def matmul(
     budget, seed = _checked_arguments(dtype, data, budget, seed)
     here, library = machine(device), arrays(device)
     work = ops.matmul(M, K, N, x=dtype, w=dtype, out=_RESULT.get(dtype), compute=dtype)
-    row = _row(here, library, Case("matmul", dtype, timing=timing, data=data), (M, N, K), work)
+    row = _row(
+        here, library, record.Case("matmul", dtype, timing=timing, data=data), (M, N, K), work
+    )
     if why := library.supports(dtype):
-        return not_measured(row, "unsupported", why)
+        return record.not_measured(row, "unsupported", why)
     predicted = _predicted(library, dtype, M * N * K, budget, seed)
     each = (M * K + K * N) * itemsize(dtype)
     sets = 1 if timing == "warm" else math.ceil(CACHES * here.cache / each) + 1
 
-    def prepare() -> Ready:
-        if predicted * FEWEST > budget:
-            return Ready([], predicted)
+    def prepare() -> record.Ready:
+        if predicted * record.FEWEST > budget:
+            return record.Ready([], predicted)
         pairs = [_pair(library, (M, N, K), dtype, data, seed + 2 * i) for i in range(sets)]
         seconds, error = _checked(library, *pairs[0], dtype, budget)
-        return Ready([partial(library.multiply, a, b, dtype) for a, b in pairs], seconds, error)
+        return record.Ready(
+            [partial(library.multiply, a, b, dtype) for a, b in pairs], seconds, error
+        )
 
-    return measure(row, here, library, prepare, budget=budget, seed=seed, what="one product takes")
+    return record.measure(
+        row, here, library, prepare, budget=budget, seed=seed, what="one product takes"
+    )
 
 
 def outer_shape(here: Machine, dtype: str = "fp32") -> tuple[int, int, int]:
@@ -134,26 +128,26 @@ def outer_products(
     here, library = machine(device), arrays(device)
     B, D, F = outer_shape(here, dtype)
     work = ops.outer_products(B, D, F, dtype=dtype)
-    row = _row(here, library, Case("outer", dtype, data=data), (B, D, F), work)
+    row = _row(here, library, record.Case("outer", dtype, data=data), (B, D, F), work)
     why = library.supports(dtype)
     if not why and dtype not in SUMS:
         why = f"{dtype} is a format of products, not of their sums"
     if why:
-        return not_measured(row, "unsupported", why)
+        return record.not_measured(row, "unsupported", why)
 
-    def prepare() -> Ready:
+    def prepare() -> record.Ready:
         to = library.operand(B, F, dtype, "zeros", seed)
         a, b = _pair(library, (B, F, D), dtype, data, seed)
         run = partial(library.outer, to, a, b)
         (first,) = library.timed(run, 1)
         error = _error(library, to, a, b)
         # A first call may load libraries: only a second one tells what the others will take.
-        if first * FEWEST > budget:
+        if first * record.FEWEST > budget:
             (first,) = library.timed(run, 1)
-        return Ready([run], first, error)
+        return record.Ready([run], first, error)
 
     what = f"{D} outer products take"
-    return measure(row, here, library, prepare, budget=budget, seed=seed, what=what)
+    return record.measure(row, here, library, prepare, budget=budget, seed=seed, what=what)
 
 
 def bandwidth(
@@ -183,16 +177,18 @@ def bandwidth(
     elements = math.ceil(CACHES * here.cache / size)
     moved = (2 if op == "copy" else 3) * elements * size
     work = Work(2.0 * elements if op == "triad" else 0.0, moved, "fp32", unit="vector")
-    row = _row(here, library, Case(op, dtype, data=data), (int(elements * size),), work)
+    row = _row(here, library, record.Case(op, dtype, data=data), (int(elements * size),), work)
     if why := library.supports(dtype):
-        return not_measured(row, "unsupported", why)
+        return record.not_measured(row, "unsupported", why)
 
-    def prepare() -> Ready:
+    def prepare() -> record.Ready:
         to, a, b = (library.operand(1, elements, dtype, data, seed + i) for i in range(3))
         copy = op == "copy"
-        return Ready([partial(library.copy, to, a) if copy else partial(library.triad, to, a, b)])
+        return record.Ready(
+            [partial(library.copy, to, a) if copy else partial(library.triad, to, a, b)]
+        )
 
-    return measure(row, here, library, prepare, budget=budget, seed=seed)
+    return record.measure(row, here, library, prepare, budget=budget, seed=seed)
 
 
 def ceiling(
@@ -218,7 +214,9 @@ def ceiling(
     best = 0.0
     for side in CEILING_SIDES:
         run = partial(library.multiply, *_pair(library, (side,) * 3, dtype, DATA[0], seed), dtype)
-        times = sample(in_turn(library, [run]), budget / len(CEILING_SIDES), seed=seed)
+        times = record.sample(
+            record.in_turn(library, [run]), budget / len(CEILING_SIDES), seed=seed
+        )
         best = max(best, 2 * side**3 / times.fastest)
     return best
 
@@ -230,10 +228,10 @@ def _checked_arguments(dtype: str, data: str, budget: float, seed: int) -> tuple
 
 
 def _row(
-    here: Machine, library: NumpyArrays, case: Case, sizes: tuple[int, ...], work: Work
+    here: Machine, library: NumpyArrays, case: record.Case, sizes: tuple[int, ...], work: Work
 ) -> Row:
     how = {"settings": library.settings(case.dtype), "backend": library.label}
-    return blank(here, case, "x".join(map(str, sizes)), work, **how)
+    return record.blank(here, case, "x".join(map(str, sizes)), work, **how)
 
 
 def _pair(
@@ -274,7 +272,7 @@ def _checked(
     spent = library.timed(run, 1)
     # A first call may load libraries or meet a busy machine: it is asked again as long as that is
     # affordable.
-    while min(spent) * FEWEST > budget > sum(spent):
+    while min(spent) * record.FEWEST > budget > sum(spent):
         spent += library.timed(run, 1)
     return min(spent), _error(library, made[0], a, b)
 

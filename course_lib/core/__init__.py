@@ -14,7 +14,7 @@ from course_lib.core.bounds import (
     total,
 )
 from course_lib.core.checks import CourseError, known
-from course_lib.core.dtypes import BITS, SCALE_BITS, element, itemsize, widest
+from course_lib.core.dtypes import BITS, itemsize
 from course_lib.core.links import Link
 from course_lib.core.work import Kind, Unit, Work
 
@@ -22,7 +22,6 @@ __all__ = [
     "BITS",
     "BOUNDS",
     "RATES",
-    "SCALE_BITS",
     "Chip",
     "CourseError",
     "Estimate",
@@ -32,7 +31,6 @@ __all__ = [
     "Work",
     "attainable",
     "critical_batch",
-    "element",
     "itemsize",
     "known",
     "ridge",
@@ -40,5 +38,4 @@ __all__ = [
     "sensitivity",
     "summed",
     "total",
-    "widest",
 ]

@@ -7,19 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import formulas
-from course_lib.core.checks import (
-    MADE,
-    CourseError,
-    Numbers,
-    flag,
-    keep,
-    nonnegative,
-    plain,
-    positive,
-    shown,
-    together,
-)
+from course_lib.core import checks, formulas
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.work import Unit, Work, launches
 
 BOUNDS = ("compute-bound", "memory-bound", "communication-bound")
@@ -38,36 +27,32 @@ class Chip(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Estimate:
-    """The times that work takes at each ceiling of a chip, and what follows from them. Broadcasts.
+    """The times that work takes at each ceiling of a chip, and what follows from them."""
 
-    Attributes
-    ----------
-    t_math, t_memory, t_network : s, each ceiling's time as if it were alone.
-    flops, bytes, kernels : the work they are the times of.
-    parts : the estimates this one is the total of; empty for a single operator.
-    work, chip : what was set against what; `None` for a total, and of several chips. Bounds never
-        look at its format and shape: `course_tools.calibrate` does.
-    room, least : for `fits` and `speed_of_light`: says whether the step has room in memory, and the
-        whole as one perfect program; `None` where nobody knows.
-    """
-
+    # Each ceiling's time as if it were alone, s; and the work that they are the times of.
     t_math: Numbers
     t_memory: Numbers
     t_network: Numbers
     flops: Numbers
     bytes: Numbers
     kernels: Numbers = 1
+    # The estimates that this one is the total of; of a single operator none.
     parts: Mapping[str, "Estimate"] = field(default_factory=dict)
+    # What was set against what; `None` for a total, and of several chips. Bounds never look at its
+    # format and shape: `course_tools.calibrate` does.
     work: Work | None = None
     chip: Chip | None = None
+    # For `fits` and `speed_of_light`: whether the step has room in memory, and the whole as one
+    # perfect program; `None` where nobody knows.
     room: Callable[[], Any] | None = None
     least: "Estimate | None" = None
 
     def __post_init__(self) -> None:
-        names = ("t_math", "t_memory", "t_network", "flops")
-        checked = {name: nonnegative(name, getattr(self, name), MADE) for name in names}
-        moved = positive("bytes", self.bytes, MADE)
-        keep(self, **checked, bytes=moved, kernels=launches(self.kernels))
+        most = checks.MADE
+        checked = {"bytes": checks.positive("bytes", self.bytes, most)}
+        for name in ("t_math", "t_memory", "t_network", "flops"):
+            checked[name] = checks.nonnegative(name, getattr(self, name), most)
+        checks.keep(self, **checked, kernels=launches(self.kernels))
 
     def __repr__(self) -> str:
         """The bound, its times, and the names of the parts, on a line."""
@@ -108,9 +93,7 @@ class Estimate:
 
     @property
     def bound(self) -> Any:
-        """Which ceiling takes longest, of `BOUNDS`; a tie goes to the earlier. An array of names
-        where the estimate is an array.
-        """
+        """Which ceiling takes longest, of `BOUNDS`; a tie goes to the earlier. Broadcasts."""
         times = np.stack(np.broadcast_arrays(self.t_math, self.t_memory, self.t_network))
         return plain(np.asarray(BOUNDS)[times.argmax(axis=0)])
 
@@ -128,20 +111,15 @@ class Estimate:
 def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     """Bound the time that `work` takes on `chip` from below and above.
 
-    Parameters
-    ----------
-    work : what is to be done, from `course_lib.ops` or made by hand.
-    chip : an `Accelerator`. Its dense peak for the work's dtype and unit is used.
-    comms : s, time on a link to other chips, from `course_lib.network`. Broadcasts.
+    The chip's dense peak for the work's dtype and unit is used; `comms` is s on a link to other
+    chips, from `course_lib.network`, and broadcasts.
 
     Examples
     --------
     >>> from course_lib import chip, ops
     >>> step = roofline(ops.matmul(512, 8192, 8192), chip("h100-sxm"))
-    >>> step.bound
-    'compute-bound'
-    >>> step.lower <= step.upper <= 2 * step.lower
-    True
+    >>> step.bound, step.lower <= step.upper <= 2 * step.lower
+    ('compute-bound', True)
     """
     # Source: [williams2009] section 3.
     given: Any = work
@@ -149,8 +127,8 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
         remedy = "pass ops.matmul(B, D, F), or Work(flops=…, bytes=…)"
         remedy = "it is bounded already" if isinstance(given, Estimate) else remedy
         raise CourseError(f"work must be a Work (got {shown(given)}): {remedy}")
-    t_network = nonnegative("comms", comms)
-    together(work=plain(work.flops + work.bytes), comms=t_network)
+    t_network = checks.nonnegative("comms", comms)
+    checks.together(work=plain(work.flops + work.bytes), comms=t_network)
     peak, bandwidth = _rates(work, chip)
     t_math, t_memory = formulas.times(work.flops, work.bytes, peak, bandwidth)
     counts = work.flops, work.bytes, work.kernels
@@ -165,8 +143,8 @@ def _rates(work: Work, chip: Any) -> tuple[Numbers, Numbers]:
             f"chip must be an accelerator (got {shown(chip)}): write chip({key!r}), or "
             f"Accelerator.from_toml(path)"
         )
-    peak = positive("peak", chip.peak(work.dtype, work.unit))
-    return peak, positive("bandwidth", chip.bandwidth)
+    peak = checks.positive("peak", chip.peak(work.dtype, work.unit))
+    return peak, checks.positive("bandwidth", chip.bandwidth)
 
 
 def total(**parts: Estimate) -> Estimate:
@@ -178,8 +156,7 @@ def total(**parts: Estimate) -> Estimate:
     Examples
     --------
     >>> from course_lib import chip, ops
-    >>> up = roofline(ops.matmul(64, 4096, 16384), chip("h100-sxm"))
-    >>> down = roofline(ops.matmul(64, 16384, 4096), chip("h100-sxm"))
+    >>> up, down = (roofline(ops.matmul(64, D, 4096), chip("h100-sxm")) for D in (4096, 16384))
     >>> total(up=up, down=down).lower == up.lower + down.lower
     True
     """
@@ -199,12 +176,11 @@ def summed(parts: Mapping[str, Estimate], room: Callable[[], Any] | None = None)
     Examples
     --------
     >>> from course_lib import chip, ops
-    >>> up = roofline(ops.matmul(64, 4096, 16384), chip("h100-sxm"))
-    >>> summed({"up": up}).lower == up.lower
-    True
+    >>> list(summed({"up": roofline(ops.matmul(64, 4096, 16384), chip("h100-sxm"))}).parts)
+    ['up']
     """
     every = list(parts.values())
-    together(**{name: part.upper + part.flops for name, part in parts.items()})
+    checks.together(**{name: part.upper + part.flops for name, part in parts.items()})
     fields = ("t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
     sums: dict[str, Any] = {name: sum(getattr(part, name) for part in every) for name in fields}
     chip = every[0].chip if all(part.chip is every[0].chip for part in every) else None
@@ -219,8 +195,7 @@ def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
     is added to it, ``-d ln lower / d ln rate`` under ``"peak"``, ``"bandwidth"`` and ``"link"``.
 
     An operator follows one ceiling and none of the others, so for a total this is each ceiling's
-    share of the time; together they are 1. A tie goes to the earlier. What a bound leaves out,
-    launches say, follows none of them. Broadcasts.
+    share of the time; together they are 1. A tie goes to the earlier. Broadcasts.
 
     Examples
     --------
@@ -250,8 +225,8 @@ def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
     295
     """
     # Source: [williams2009] section 3.
-    rate, moved = positive("peak", peak), positive("bandwidth", bandwidth)
-    together(peak=rate, bandwidth=moved)
+    rate, moved = checks.positive("peak", peak), checks.positive("bandwidth", bandwidth)
+    checks.together(peak=rate, bandwidth=moved)
     return plain(rate / moved)
 
 
@@ -265,17 +240,15 @@ def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> N
     20000000000000.0
     """
     # Source: [williams2009] section 3.
-    per_byte, rate = positive("intensity", intensity), positive("peak", peak)
-    moved = positive("bandwidth", bandwidth)
-    together(intensity=per_byte, peak=rate, bandwidth=moved)
+    per_byte, rate = checks.positive("intensity", intensity), checks.positive("peak", peak)
+    moved = checks.positive("bandwidth", bandwidth)
+    checks.together(intensity=per_byte, peak=rate, bandwidth=moved)
     return plain(np.minimum(rate, per_byte * moved))
 
 
 def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = True) -> Numbers:
-    """The smallest whole batch at which `work` is compute-bound.
-
-    `inf` where no batch is ever enough, because the intensity's limit for large batches, FLOPs per
-    item over bytes per item, stays below the ridge.
+    """The smallest whole batch at which `work` is compute-bound; `inf` where none is ever enough,
+    because FLOPs per item over bytes per item stay below the ridge.
 
     Parameters
     ----------
@@ -287,12 +260,10 @@ def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = Tru
     Examples
     --------
     >>> from course_lib import chip, ops
-    >>> critical_batch(lambda B: ops.matmul(B, 8192, 8192), chip("tpu-v5e"))
-    256.0
-    >>> critical_batch(lambda B: ops.matmul(B, 256, 256), chip("tpu-v5e"))
-    inf
+    >>> [critical_batch(lambda B: ops.matmul(B, D, D), chip("tpu-v5e")) for D in (8192, 256)]
+    [256.0, inf]
     """
-    exact = flag("exact", exact)
+    exact = checks.flag("exact", exact)
     one, two, many = (_work_of(work, batch) for batch in (1, 2, 1024))
     peak, bandwidth = _rates(one, chip)
     flops, item_bytes = two.flops - one.flops, two.bytes - one.bytes

@@ -1,8 +1,6 @@
-"""The one error type, and the checks on arguments that every room shares.
-
-What they refuse is a `CourseError` wherever it is passed: a number that is not positive, finite or
-whole where it must be, sizes that do not broadcast, a key or a format that is not known. A
-function's `Raises` names only what it refuses besides.
+"""The one error type, and the checks on arguments that every room shares: each raises where a
+number is not positive, finite or whole, sizes do not broadcast, or a key or a format is not known.
+A function's `Raises` names only what it refuses besides.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,10 +16,7 @@ Numbers: TypeAlias = "float | NDArray[np.float64]"
 
 
 class CourseError(ValueError):
-    """Something the caller gave cannot be used.
-
-    The message names the argument, the value given, what is allowed and the remedy.
-    """
+    """What the caller gave cannot be used: the argument, its value, what is allowed, the remedy."""
 
 
 # No quantity that somebody gives lies beyond these.
@@ -51,18 +46,8 @@ def plain(values: Any) -> Numbers:
     return result
 
 
-def _scalar(values: Any) -> float | None:
-    """A plain number as a float, or `None`: most arguments are one, and NumPy takes a hundred times
-    longer to look at it.
-    """
-    plain_number = isinstance(values, float) or (type(values) is int and abs(values) < 2**63)
-    return float(values) if plain_number else None
-
-
 def _numbers(name: str, values: Any) -> NDArray[np.float64]:
-    """Whatever numbers were given as an array of float64 of its own: no narrow type goes on to a
-    sum that it cannot hold.
-    """
+    """Whatever numbers were given as an array of float64: no narrow type goes on to a sum."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise CourseError(
             f"{name} must have no masked elements (got {shown(values)}): fill them, or "
@@ -91,8 +76,10 @@ def _numbers(name: str, values: Any) -> NDArray[np.float64]:
 
 def _require(name: str, values: Any, *rules: tuple[str, Callable[[Any], Any]]) -> Numbers:
     """Return `values` as float64; raise with the first rule that one of them breaks."""
-    if (number := _scalar(values)) is not None and all(rule(number) for _, rule in rules):
-        return number
+    # Most are a plain number, and NumPy takes a hundred times longer to look at one.
+    number = isinstance(values, float) or (type(values) is int and abs(values) < 2**63)
+    if number and all(rule(float(values)) for _, rule in rules):
+        return float(values)
     array = _numbers(name, values)
     for allowed, rule in rules:
         with np.errstate(invalid="ignore"):
@@ -105,19 +92,19 @@ def _require(name: str, values: Any, *rules: tuple[str, Callable[[Any], Any]]) -
 
 
 def positive(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
-    """Return `values` as float64; raise unless every one is above zero, of a size that is met."""
+    """`values` as float64; raise unless every one is above zero, of a size that is met."""
     sized = f"between {SMALLEST:g} and {most:g}", lambda one: (one >= SMALLEST) & (one <= most)
     return _require(name, values, ("positive and finite", lambda one: one > 0), sized)
 
 
 def nonnegative(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
-    """Return `values` as float64; raise unless every one is zero or more, and at most `most`."""
+    """`values` as float64; raise unless every one is zero or more, and at most `most`."""
     sized = f"at most {most:g}", lambda one: one <= most
     return _require(name, values, ("zero or more, and finite", lambda one: one >= 0), sized)
 
 
 def whole(name: str, values: ArrayLike) -> Numbers:
-    """Return `values` as float64; raise unless every one is a whole number above zero."""
+    """`values` as float64; raise unless every one is a whole number above zero."""
     exact = f"below 2**53 ({EXACT}), up to where whole numbers are exact", lambda one: one < EXACT
     number = "a positive whole number", lambda one: (one > 0) & (one % 1 == 0)
     return _require(name, values, number, exact)
@@ -130,7 +117,7 @@ def whole_as_given(given: Any, checked: Numbers) -> Numbers:
 
 
 def count(name: str, value: Any, least: int = 1) -> int:
-    """Return `value` as an int; raise unless it is one whole number, `least` or more."""
+    """`value` as an int; raise unless it is one whole number, `least` or more."""
     if type(value) is int and least <= value < EXACT:
         return value
     number = nonnegative(name, value)
@@ -148,14 +135,14 @@ def single(name: str, number: Numbers) -> float:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return `value` as a bool; raise for anything else that Python would take for one."""
+    """`value` as a bool; raise for anything else that Python would take for one."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     raise CourseError(f"{name} must be True or False (got {shown(value)})")
 
 
 def text(name: str, value: Any) -> str:
-    """Return `value`; raise unless it is text that a file can hold."""
+    """`value`; raise unless it is text that a file can hold."""
     if isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value):
         return value
     raise CourseError(f"{name} must be text (got {shown(value)})")
@@ -204,7 +191,7 @@ def nearest(key: Any, keys: Iterable[str]) -> str:
 
 
 def known(name: str, key: Any, allowed: Iterable[str], more: str = "") -> str:
-    """Return `key` if it is one of `allowed`; raise with the nearest valid key otherwise.
+    """`key` if it is one of `allowed`; raise with the nearest valid key otherwise.
 
     Examples
     --------

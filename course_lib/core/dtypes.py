@@ -66,10 +66,8 @@ def itemsize(dtype: str, argument: str = "") -> float:
 
     Examples
     --------
-    >>> itemsize("bf16"), itemsize("int4")
-    (2.0, 0.5)
-    >>> 8 * itemsize("int4/32"), 8 * itemsize("mxfp4"), 8 * itemsize("awq")
-    (4.5, 4.25, 4.15625)
+    >>> itemsize("bf16"), itemsize("int4"), 8 * itemsize("int4/32"), 8 * itemsize("awq")
+    (2.0, 0.5, 4.5, 4.15625)
     """
     _require_format(dtype, argument)
     parts = dtype.split("/")
@@ -83,13 +81,7 @@ def itemsize(dtype: str, argument: str = "") -> float:
 
 
 def element(dtype: str, argument: str = "") -> str:
-    """The format of the elements alone, without the group that shares a scale.
-
-    Examples
-    --------
-    >>> element("int4/32"), element("bf16"), element("nvfp4")
-    ('int4', 'bf16', 'fp4')
-    """
+    """The format of the elements alone, without the group that shares a scale: int4 of int4/32."""
     _require_format(dtype, argument)
     name = dtype.split("/")[0]
     return SCALED[name][0] if name in SCALED else name
@@ -108,14 +100,7 @@ def _require_format(dtype: Any, argument: str) -> None:
 
 
 def widest(*dtypes: str) -> str:
-    """The format in which operands of these formats are multiplied when nothing else is said: the
-    widest one. Two different formats of one width have no natural choice and raise.
-
-    Examples
-    --------
-    >>> widest("int8", "bf16"), widest("int4/32", "fp16")
-    ('bf16', 'fp16')
-    """
+    """The widest of these formats, in which operands are multiplied when nothing else is said."""
     elements = {element(dtype) for dtype in dtypes}
     bits = max(BITS[dtype] for dtype in elements)
     widest_of_all = sorted(dtype for dtype in elements if BITS[dtype] == bits)

@@ -1,5 +1,5 @@
 """The arithmetic that pages do over many operators, without checks: a page evaluates these
-functions, translated to JavaScript by `course_press.outputs.translate`. So they keep to what that
+functions, translated to JavaScript by `course_press.outputs.translate`, so they keep to what that
 can translate: scalars, the operators, loops over lists, and a few functions of NumPy.
 
 An amount of FLOP or bytes is five numbers, called `parts` here: what it takes once, for each
@@ -8,9 +8,12 @@ share that comes last untouched. `course_lib.llm.coefficients` has those of a st
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+
+Row: TypeAlias = Sequence[Any]
+Rows: TypeAlias = Sequence[Row]
 
 
 def times(flops: Any, moved: Any, peak: Any, bandwidth: Any) -> list[Any]:
@@ -28,20 +31,14 @@ def idle(t_math: Any, t_memory: Any) -> Any:
     return 1 - np.minimum(t_math, t_memory) / np.maximum(t_math, t_memory)
 
 
-def amount(parts: Sequence[Any], batch: Any, context: Any) -> Any:
-    """FLOP or bytes in a step of `batch` sequences with `context` tokens in the cache of each.
-
-    >>> amount([100.0, 10.0, 1.0, 8.0, 0.75], 2, 5)
-    133.5
-    """
+def amount(parts: Row, batch: Any, context: Any) -> Any:
+    """FLOP or bytes in a step of `batch` sequences with `context` tokens in the cache of each."""
     # Experts that a batch meets: course_lib.workloads.weights.active_experts.
     whole = parts[0] + parts[1] * batch + parts[2] * batch * context
     return whole + parts[3] * (1 - parts[4] ** batch)
 
 
-def total_seconds(
-    amounts: Sequence[Sequence[Any]], rates: Sequence[Any], batch: Any, context: Any
-) -> Any:
+def total_seconds(amounts: Rows, rates: Row, batch: Any, context: Any) -> Any:
     """Seconds of operators one after another at rates of their own, nothing else to wait for."""
     total = 0.0
     for i in range(len(rates)):
@@ -49,17 +46,8 @@ def total_seconds(
     return total
 
 
-def step(
-    flops: Sequence[Sequence[Any]],
-    moved: Sequence[Sequence[Any]],
-    peaks: Sequence[Any],
-    bandwidths: Sequence[Any],
-    batch: Any,
-    context: Any,
-) -> Any:
-    """Seconds of operators one after another, each as long as its FLOP at its peak or its bytes at
-    its bandwidth take [williams2009].
-    """
+def step(flops: Rows, moved: Rows, peaks: Row, bandwidths: Row, batch: Any, context: Any) -> Any:
+    """Seconds of operators in turn, each as long as its FLOP or its bytes take [williams2009]."""
     total = 0.0
     for i in range(len(peaks)):
         t_math = amount(flops[i], batch, context) / peaks[i]
@@ -73,7 +61,7 @@ def largest(left: Any, each: Any) -> Any:
     return np.maximum(0, np.floor(left / each))
 
 
-def most(parts: Sequence[Any], available: Any, context: Any) -> Any:
+def most(parts: Row, available: Any, context: Any) -> Any:
     """How many sequences go into `available` bytes of memory: `parts` of bytes, without experts."""
     return largest(available - parts[0], parts[1] + parts[2] * context)
 
@@ -84,22 +72,12 @@ def throughput(batch: Any, whole: Any) -> Any:
 
 
 def dollars(rent: Any, tokens: Any) -> Any:
-    """USD for a million tokens, where all chips together cost `rent` USD an hour and give so many
-    `tokens` a second.
-
-    >>> dollars(3.6, 1000.0)
-    1.0
-    """
+    """USD for a million tokens, at `rent` USD an hour for all chips and so many tokens a second."""
     return 1e6 / tokens * rent / 3600
 
 
-def between(at: Sequence[Any], values: Sequence[Any], x: Any) -> Any:
-    """A value at `x` from those at the places `at`, which rise: on the straight line between the
-    nearest two, or on the last one's beyond them.
-
-    >>> between([1, 2, 4], [10.0, 20.0, 60.0], 3), between([1, 2, 4], [10.0, 20.0, 60.0], 2)
-    (40.0, 20.0)
-    """
+def between(at: Row, values: Row, x: Any) -> Any:
+    """A value at `x` from those at rising places `at`, on the line through the nearest two."""
     low, high = 0, len(values) - 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -111,18 +89,11 @@ def between(at: Sequence[Any], values: Sequence[Any], x: Any) -> Any:
 
 
 def loaded(fixed: Any, used: Any) -> Any:
-    """Seconds of an output token where a server is used to a share: the step of an empty one over
-    what is left idle.
-    """
+    """Seconds of an output token on a server that is used to a share; of an empty one `fixed`."""
     # Processor sharing: alone it takes `fixed`, with others 1 / (1 - used) times as long.
     return fixed / (1 - used)
 
 
 def ceiling(adds: Any, output: Any, each: Any) -> Any:
-    """Requests a second that no batch passes, where a prompt adds so much to the steps and each of
-    the `output` tokens its share of one.
-
-    >>> ceiling(0.02, 300, 1e-4)
-    20.0
-    """
+    """Requests a second that no batch passes: a prompt `adds` s, an output token its share."""
     return 1 / (adds + output * each)

@@ -5,29 +5,13 @@ from typing import Any, TypeAlias
 
 from numpy.typing import ArrayLike
 
-from course_lib.core.checks import (
-    CourseError,
-    Numbers,
-    keep,
-    nonnegative,
-    positive,
-    shown,
-    whole,
-    whole_as_given,
-)
+from course_lib.core import checks
+from course_lib.core.checks import CourseError, Numbers, shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Link:
     """The links of one kind that a chip has. Broadcasts.
-
-    Parameters
-    ----------
-    per_direction : byte/s of one link in one direction.
-    count : links per chip; `None` for as many as the algorithm uses.
-    latency : s from one chip to the next, through a switch or along a cable; no vendor publishes
-        it, so that the spec table's links have none.
-    name : as the vendor calls it.
 
     Examples
     --------
@@ -36,17 +20,19 @@ class Link:
     (450.0, 50.0)
     """
 
-    per_direction: Numbers
-    count: "Numbers | None" = None
+    per_direction: Numbers  # byte/s of one link
+    count: "Numbers | None" = None  # links per chip; `None`: as many as the algorithm uses
+    # s from one chip to the next, through a switch or along a cable; no vendor publishes it, so
+    # that the spec table's links have none.
     latency: Numbers = 0.0
-    name: str = ""
+    name: str = ""  # as the vendor calls it
 
     def __post_init__(self) -> None:
-        checked = {"per_direction": positive("per_direction", self.per_direction)}
-        checked["latency"] = nonnegative("latency", self.latency)
+        checked = {"per_direction": checks.positive("per_direction", self.per_direction)}
+        checked["latency"] = checks.nonnegative("latency", self.latency)
         if self.count is not None:
-            checked["count"] = whole_as_given(self.count, whole("count", self.count))
-        keep(self, **checked)
+            checked["count"] = checks.whole_as_given(self.count, checks.whole("count", self.count))
+        checks.keep(self, **checked)
 
     @property
     def bidirectional(self) -> Numbers:
@@ -73,4 +59,4 @@ def as_link(link: LinkLike, name: str = "link") -> Link:
             f"chip('h100-sxm').links['nvlink'], say"
         )
     given: Any = link
-    return Link(positive(name, given))
+    return Link(checks.positive(name, given))

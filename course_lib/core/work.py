@@ -5,18 +5,8 @@ from typing import Any, Literal, get_args
 
 from numpy.typing import ArrayLike
 
-from course_lib.core.checks import (
-    MADE,
-    CourseError,
-    Numbers,
-    keep,
-    known,
-    nonnegative,
-    positive,
-    shown,
-    together,
-    whole_as_given,
-)
+from course_lib.core import checks
+from course_lib.core.checks import CourseError, Numbers, shown
 from course_lib.core.dtypes import BITS
 
 Unit = Literal["matrix", "vector"]
@@ -37,19 +27,6 @@ SIZES = {
 class Work:
     """What an operator does. Every quantity broadcasts, and is kept as float64.
 
-    Parameters
-    ----------
-    flops : FLOP. A multiply-accumulate counts as two.
-    bytes : byte, read from and written to main memory.
-    dtype : format of the arithmetic. The formats of the operands are already in `bytes`.
-    unit : ``"matrix"`` or ``"vector"``: the part of the chip that does the arithmetic.
-    kernels : how many launches it takes where each operator is a kernel of its own; an engine takes
-        fewer.
-    shape : the sizes of one launch: those in `SIZES` of a product and of attention.
-    kind : one of `KINDS`. Bounds never look at it: `course_tools.calibrate` does.
-    fuses_with : a mark that products of one input share, so that engines run those of a step as
-        one: queries, keys and values, say.
-
     Examples
     --------
     >>> layer = Work(flops=2e9, bytes=1e8, dtype="bf16")
@@ -57,27 +34,31 @@ class Work:
     (20.0, 32)
     """
 
-    flops: Numbers
-    bytes: Numbers
-    dtype: str
-    unit: Unit = "matrix"
+    flops: Numbers  # a multiply-accumulate counts as two
+    bytes: Numbers  # read from and written to main memory
+    dtype: str  # of the arithmetic; the formats of the operands are already in `bytes`
+    unit: Unit = "matrix"  # the part of the chip that does the arithmetic
+    # Launches where each operator is a kernel of its own; an engine takes fewer.
     kernels: Numbers = 1
-    shape: tuple[Any, ...] | None = None
-    kind: Kind = "other"
+    shape: tuple[Any, ...] | None = None  # of one launch: the sizes that `SIZES` has for its kind
+    kind: Kind = "other"  # bounds never look at it: `course_tools.calibrate` does
+    # A mark that products of one input share, so that engines run those of a step as one: queries,
+    # keys and values, say.
     fuses_with: str = ""
 
     def __post_init__(self) -> None:
-        known("dtype", self.dtype, BITS)
-        known("unit", self.unit, ("matrix", "vector"))
-        if sizes := SIZES.get(known("kind", self.kind, KINDS)):
+        checks.known("dtype", self.dtype, BITS)
+        checks.known("unit", self.unit, ("matrix", "vector"))
+        if sizes := SIZES.get(checks.known("kind", self.kind, KINDS)):
             least = len(sizes) - (self.kind == "matmul")
             if not isinstance(self.shape, tuple) or not least <= len(self.shape) <= len(sizes):
                 raise CourseError(
                     f"shape of kind {self.kind!r} must be ({', '.join(sizes)}) (got "
                     f"{shown(self.shape)}): take ops.{self.kind}"
                 )
-        flops, moved = nonnegative("flops", self.flops, MADE), positive("bytes", self.bytes, MADE)
-        keep(self, flops=flops, bytes=moved, kernels=launches(self.kernels))
+        flops = checks.nonnegative("flops", self.flops, checks.MADE)
+        moved = checks.positive("bytes", self.bytes, checks.MADE)
+        checks.keep(self, flops=flops, bytes=moved, kernels=launches(self.kernels))
 
     @property
     def intensity(self) -> Numbers:
@@ -85,10 +66,10 @@ class Work:
         return self.flops / self.bytes
 
     def __mul__(self, times: ArrayLike) -> "Work":
-        n = positive("times", times)
-        together(work=self.bytes, times=n)
+        n = checks.positive("times", times)
+        checks.together(work=self.bytes, times=n)
         try:
-            many = self.kernels * whole_as_given(times, n)
+            many = self.kernels * checks.whole_as_given(times, n)
             how = (self.shape, self.kind, self.fuses_with)
             return Work(self.flops * n, self.bytes * n, self.dtype, self.unit, many, *how)
         except CourseError:
@@ -102,4 +83,4 @@ class Work:
 
 def launches(given: Any) -> Numbers:
     """How many kernels there are, checked."""
-    return whole_as_given(given, nonnegative("kernels", given, MADE))
+    return checks.whole_as_given(given, checks.nonnegative("kernels", given, checks.MADE))

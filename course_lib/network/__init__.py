@@ -3,9 +3,7 @@
 Bandwidths are per direction, and a plain number stands for a link without latency. The size of a
 message is counted as NCCL's tests count it: `bytes` is the larger of the buffers that one chip
 sends from and receives into. That is the whole array, as each chip has it, after an all-gather,
-before a reduce-scatter, and in an all-reduce; and one chip's array in an all-to-all. `bytes /
-seconds` is the algorithm bandwidth, and `bus_bandwidth` what a ring would need of its links to be
-as fast.
+before a reduce-scatter, and in an all-reduce; and one chip's array in an all-to-all.
 
 Every time is a lower bound: hops one after another, and the bytes on the busiest link. What a
 library adds comes on top; `fit` finds a link's constants as a library sees them.
@@ -18,7 +16,6 @@ library adds comes on top; `fit` finds a link's constants as a library sees them
 from course_lib.core.links import Link
 from course_lib.network.collectives import (
     Nodes,
-    Phases,
     all_gather,
     all_reduce,
     all_to_all,
@@ -50,7 +47,6 @@ __all__ = [
     "Link",
     "LinkFit",
     "Nodes",
-    "Phases",
     "Sharded",
     "all_gather",
     "all_reduce",

@@ -3,9 +3,8 @@ ports; `costs` counts its hops and bytes.
 
 Of each: `bytes`, `link` and `n` broadcast, `n` being chips or, for a torus of several axes, a tuple
 of their sizes; one chip is free. `link` is byte/s per direction, a `Link`, a chip's links, or
-`between_nodes`. Times are in s. Where no algorithm is given, the first of `ALGORITHMS` is taken,
-and over machines the hierarchical one. An algorithm that is not the collective's, or a torus of
-more axes than the chip has links for, is a `CourseError`.
+`between_nodes`. Times are in s. An `algorithm` is one that `ALGORITHMS` has for the collective, the
+first if not given, and over machines the hierarchical one.
 """
 
 from dataclasses import dataclass
@@ -14,19 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core.checks import (
-    CourseError,
-    Numbers,
-    count,
-    flag,
-    known,
-    nonnegative,
-    plain,
-    positive,
-    shown,
-    together,
-    whole,
-)
+from course_lib.core import checks
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.links import Link, LinkLike, as_link
 from course_lib.network.costs import ALGORITHMS, Cost, alpha_beta, cost, rate
 from course_lib.specs import Accelerator, Node
@@ -44,14 +32,9 @@ class Nodes(Link):
 
 
 def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = None) -> Nodes:
-    """Machines joined by all of their network ports side by side, as collectives take them.
-
-    Parameters
-    ----------
-    node : a chip's machine, with its ports: ``chip("h100-sxm").node``.
-    inside : the links between the chips of one machine.
-    each : chips of every machine that take part, all if not given; each brings its share of the
-        ports. Broadcasts.
+    """A chip's `node`, machines joined by all of their network ports side by side, as collectives
+    take them: `inside` are the links between the chips of one, and `each` chips of every machine
+    take part, all if not given, with their share of the ports. Broadcasts.
 
     Examples
     --------
@@ -65,7 +48,7 @@ def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = 
             f"node must be a chip's machine, chip('h100-sxm').node say (got {shown(node)}): "
             f"where a chip's file says nothing of one, give it a [node]"
         )
-    taking = np.asarray(whole("each", node.chips if each is None else each))
+    taking = np.asarray(checks.whole("each", node.chips if each is None else each))
     if np.any(taking > node.chips):
         raise CourseError(
             f"each must be at most the {node.chips} chips of a machine (got {shown(each)})"
@@ -77,14 +60,9 @@ def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = 
     # is not shared has one port a chip: an all-to-all, or a message between two chips. One chip a
     # machine has nobody to share with, and nothing to send inside.
     most = np.where(taking > 1, within.total_per_direction, np.inf)
-    return Nodes(
-        plain(np.minimum(port * taking, most)),
-        latency=within.latency,
-        inside=within,
-        port=plain(port),
-        crossing=node.ports.latency,
-        each=plain(taking),
-    )
+    fastest = plain(np.minimum(port * taking, most))
+    edge: Any = {"port": plain(port), "crossing": node.ports.latency, "each": plain(taking)}
+    return Nodes(fastest, latency=within.latency, inside=within, **edge)
 
 
 def fewest_nodes(
@@ -100,8 +78,8 @@ def fewest_nodes(
     8.0
     """
     whole_node = float(between_nodes(node, inside).each)
-    chips = np.asarray(whole(name, n))
-    machines = np.maximum(np.ceil(chips / whole_node), count("least", least))
+    chips = np.asarray(checks.whole(name, n))
+    machines = np.maximum(np.ceil(chips / whole_node), checks.count("least", least))
     if np.any((chips % machines != 0) & (chips > 1)):
         raise CourseError(
             f"{name} must spread evenly over machines of {whole_node:g} chips (got {shown(n)}): "
@@ -111,8 +89,7 @@ def fewest_nodes(
 
 
 def resolve_link(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str = "n") -> Link:
-    """What joins n of a chip, by its name: one of its `joins`, or ``"nodes"`` for as few machines
-    as hold them, as in `fewest_nodes`.
+    """One of a chip's `joins` by name, or ``"nodes"`` for as few machines as hold n of it.
 
     Examples
     --------
@@ -122,10 +99,14 @@ def resolve_link(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str 
     on = accelerator(chip)
     node = on.node
     ways = (*on.joins, *(("nodes",) if node is not None and on.links else ()))
-    known("link", link, ways, f"of {on.key}")
+    checks.known("link", link, ways, f"of {on.key}")
     if link == "nodes":
         return fewest_nodes(node, next(iter(on.links.values())), n, name=name)
-    if node is not None and link in on.links and np.any(np.asarray(whole(name, n)) > node.chips):
+    if (
+        node is not None
+        and link in on.links
+        and np.any(np.asarray(checks.whole(name, n)) > node.chips)
+    ):
         raise CourseError(
             f"{name} must be at most the {node.chips} chips that {link} joins (got {shown(n)}): "
             f"pass link='nodes' to cross the ports of several machines"
@@ -165,16 +146,12 @@ def phases(
     *,
     limit: bool = False,
 ) -> Phases:
-    """What a collective takes of its links, inside machines and across them.
+    """What a collective takes of its links, inside machines and across them: as in `cost`, with its
+    `bytes` as the collectives count them.
 
-    Parameters
-    ----------
-    collective, n, limit : as in `cost`; over machines `n` is a multiple of the chips of each, or at
-        most so many, in one machine.
-    bytes : byte, counted as in the collectives. Broadcasts.
-    link : byte/s per direction, a `Link`, or `between_nodes`.
-    algorithm : as in `cost`. Over machines ``"hierarchical"``, what is taken when nothing is said,
-        or ``"ring"``: as many rings through all chips as there are ports.
+    Over machines `n` is a multiple of the chips of each, or at most so many, in one machine, and
+    `algorithm` ``"hierarchical"`` or ``"ring"``: as many rings through all chips as there are
+    ports.
 
     Examples
     --------
@@ -184,13 +161,14 @@ def phases(
     >>> round(takes.inside * 1e3, 2), round(takes.across * 1e3, 2)
     (3.89, 2.5)
     """
-    one, moved, limit = as_link(link), nonnegative("bytes", bytes), flag("limit", limit)
+    one, moved = as_link(link), checks.nonnegative("bytes", bytes)
+    limit = checks.flag("limit", limit)
     if algorithm is not None:
-        ways = ALGORITHMS[known("collective", collective, ALGORITHMS)]
+        ways = ALGORITHMS[checks.known("collective", collective, ALGORITHMS)]
         if isinstance(one, Nodes):
             plainly = ("ring",) if "ring" in ways and collective != "all-to-all" else ()
             ways = ("hierarchical", *plainly)
-        known("algorithm", algorithm, ways, f"of {collective} over this link")
+        checks.known("algorithm", algorithm, ways, f"of {collective} over this link")
     if isinstance(one, Nodes) and algorithm != "ring":
         return _hierarchical(collective, moved, one, n, limit)
     takes = cost(collective, n, algorithm, limit=limit)
@@ -209,7 +187,7 @@ def _hierarchical(collective: str, moved: Any, nodes: Nodes, n: Any, limit: bool
     if isinstance(n, tuple):
         raise CourseError(f"n={shown(n)} is a torus, and machines have none: give their chips")
     many = limit and isinstance(n, float) and n == np.inf
-    chips = np.asarray(np.inf if many else whole("n", n))
+    chips = np.asarray(np.inf if many else checks.whole("n", n))
     each = np.minimum(np.asarray(nodes.each), chips)
     machines = chips / each
     if not many and np.any(machines % 1):
@@ -217,7 +195,7 @@ def _hierarchical(collective: str, moved: Any, nodes: Nodes, n: Any, limit: bool
             f"n must fill machines of {np.max(nodes.each):g} chips (got {shown(n)}): pass a "
             f"multiple, or other chips of each machine to between_nodes"
         )
-    together(bytes=moved, n=chips, link=np.asarray(nodes.per_direction))
+    checks.together(bytes=moved, n=chips, link=np.asarray(nodes.per_direction))
     # Over machines an array is worked on in two levels: chips of one machine reduce-scatter, each
     # adds up its part with its counterparts in the other machines through its own port, and an
     # all-gather inside completes the array.
@@ -248,17 +226,7 @@ def seconds(
 def all_gather(
     bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str | None = None
 ) -> Numbers:
-    """Time in which every chip gets the shards of all the others, s.
-
-    Parameters
-    ----------
-    bytes : byte of the whole array, as every chip has it afterwards; each starts with 1/n of it.
-    link, n : as of every collective. On a torus a plain number is one link's bandwidth.
-    algorithm : ``"ring"``: each chip sends to one neighbour, over all of its links at once.
-        ``"torus"``: rings with wraparound along each axis, both ways at once. ``"tree"``: log2 n
-        rounds through a switch. ``"switched"``: every chip sends to every other at once.
-        ``"in-switch"``: the switch copies. They differ in their hops, and in a torus in the links
-        that work at once [austin2025, chapter 3].
+    """Time in which every chip gets the shards of all the others, s, of an array of so many bytes.
 
     Examples
     --------
@@ -288,16 +256,7 @@ def reduce_scatter(
 def all_reduce(
     bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str | None = None
 ) -> Numbers:
-    """Time in which every chip gets the sum of all the chips' arrays, s.
-
-    Parameters
-    ----------
-    bytes : byte of the array on each chip, before and after.
-    link, n : as of every collective.
-    algorithm : ``"ring"``, ``"torus"`` and ``"switched"`` reduce-scatter and then all-gather.
-        ``"tree"``: two binary trees, each for half of the array: as many bytes in 2 log2 n hops.
-        ``"in-switch"``: the switch adds, so that each chip sends its array once and receives the
-        sum once, half of what a ring of many chips sends.
+    """Time in which every chip gets the sum of all the chips' arrays, of so many `bytes` each, s.
 
     Examples
     --------
@@ -310,15 +269,8 @@ def all_reduce(
 def all_to_all(
     bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str | None = None
 ) -> Numbers:
-    """Time in which every chip sends a different part of its array to every other, s.
-
-    Parameters
-    ----------
-    bytes : byte that each chip holds, 1/n of them for each chip. Texts that count the array over
-        all chips print n times it.
-    link, n : as of every collective.
-    algorithm : ``"ring"``: parts travel on, one way round. ``"torus"``: the shorter way round along
-        each axis in turn; the longest axis decides. ``"switched"``: straight to where they belong.
+    """Time in which every chip sends a different part of its array to every other, s; `bytes` are
+    what each chip holds. Texts that count the array over all chips print n times it.
 
     Examples
     --------
@@ -331,14 +283,8 @@ def all_to_all(
 def send(
     bytes: ArrayLike, link: LinkLike, n: ArrayLike = 2, *, algorithm: str | None = None
 ) -> Numbers:
-    """Time of a message from one chip to another, s.
-
-    Parameters
-    ----------
-    bytes, n : byte; chips on the way, both ends counted.
-    link : all links of a chip carry it side by side: for one cable of a torus pass its bandwidth.
-    algorithm : ``"cut-through"``: what arrives is passed on at once; ``"store-and-forward"``: when
-        all has arrived.
+    """Time of a message from one chip to another, s, over `n` chips, both ends counted. All links
+    of a chip carry it side by side: for one cable of a torus pass its bandwidth.
 
     Examples
     --------
@@ -353,7 +299,7 @@ def latency_bound_size(
     link: LinkLike, n: Any, *, collective: str = "all-reduce", algorithm: str | None = None
 ) -> Numbers:
     """Size of the message, byte, below which the hops take longer than the bytes: there half of the
-    time is the `link`'s latency. `n` is two or more; `collective` and `algorithm` are as in `cost`.
+    time is the `link`'s latency. `n` is two or more.
 
     Examples
     --------
@@ -374,18 +320,17 @@ def bus_bandwidth(
     busbw.
 
     `bytes / seconds` is the algorithm bandwidth, algbw. It falls with n where the same links do the
-    same work; the bus bandwidth does not: on a ring without latency it is the link's own. In-switch
-    reduction exceeds it. An all-reduce counts 2(n - 1)/n of the bytes, a send all, the others
-    (n - 1)/n.
+    same work; the bus bandwidth does not. In-switch reduction exceeds the link's own. An all-reduce
+    counts 2(n - 1)/n of the bytes, a send all, the others (n - 1)/n.
 
     Examples
     --------
     >>> bus_bandwidth(1e9, all_reduce(1e9, 450e9, 8), 8) / 1e9
     450.0
     """
-    known("collective", collective, ALGORITHMS)
+    checks.known("collective", collective, ALGORITHMS)
     ring = "switched" if collective == "all-to-all" else None
     share = cost(collective, n, ring).share
-    moved, times = positive("bytes", bytes), positive("seconds", seconds)
-    together(bytes=moved, seconds=times, n=np.asarray(share))
+    moved, times = checks.positive("bytes", bytes), checks.positive("seconds", seconds)
+    checks.together(bytes=moved, seconds=times, n=np.asarray(share))
     return plain(share * np.asarray(moved) / times)

@@ -4,20 +4,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.core import Link
-from course_lib.core.checks import (
-    EXACT,
-    CourseError,
-    Numbers,
-    flag,
-    known,
-    plain,
-    shown,
-    together,
-    whole,
-)
+from course_lib.core import Link, checks
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 
-# What each collective can be done by; the first is the one taken when nothing is said.
+# What each collective can be done by; the first is the one taken when nothing is said. They differ
+# in their hops, and in a torus in the links that work at once [austin2025, chapter 3].
+# - "ring": each chip sends to one neighbour, over all of its links at once; the parts of an
+#   all-to-all travel on, one way round.
+# - "torus": rings with wraparound along each axis, both ways at once; of an all-to-all the shorter
+#   way round along each axis in turn. A plain number as the link is one link's bandwidth.
+# - "tree": log2 n rounds through a switch; of an all-reduce two binary trees, each for half of the
+#   array: as many bytes in 2 log2 n hops.
+# - "switched": every chip sends to every other at once, straight to where it belongs.
+# - "in-switch": the switch copies, and in an all-reduce adds, so that each chip sends its array and
+#   receives the sum once, half of what a ring of many chips sends.
+# - "cut-through": what arrives is passed on at once; "store-and-forward": when all has arrived.
 ALGORITHMS = {
     "all-gather": ("ring", "torus", "tree", "switched", "in-switch"),
     "reduce-scatter": ("ring", "torus", "tree", "switched", "in-switch"),
@@ -37,25 +38,17 @@ class Cost(NamedTuple):
 
 def cost(collective: str, n: Any, algorithm: str | None = None, *, limit: bool = False) -> Cost:
     """What a collective takes, before any link is chosen: its time is ``hops * latency + share *
-    bytes / bandwidth``.
-
-    Parameters
-    ----------
-    collective, algorithm : of `ALGORITHMS`; the collective's first algorithm if not given.
-    n : chips; for a torus of several axes a tuple of their sizes. Broadcasts.
-    limit : allow `inf` for the limit of many chips.
+    bytes / bandwidth``. `limit` allows `inf` for `n`, the limit of many chips.
 
     Examples
     --------
-    >>> takes = cost("all-reduce", 8)
-    >>> float(takes.hops), float(takes.share)
-    (14.0, 1.75)
+    >>> [float(one) for one in cost("all-reduce", 8)[:2]]
+    [14.0, 1.75]
     """
-    known("collective", collective, ALGORITHMS)
-    ways, limit = ALGORITHMS[collective], flag("limit", limit)
-    algorithm = (
-        ways[0] if algorithm is None else known("algorithm", algorithm, ways, f"of {collective}")
-    )
+    checks.known("collective", collective, ALGORITHMS)
+    ways, limit = ALGORITHMS[collective], checks.flag("limit", limit)
+    given = ways[0] if algorithm is None else algorithm
+    algorithm = checks.known("algorithm", given, ways, f"of {collective}")
     if algorithm == "torus":
         return _torus(collective, n, limit)
     if isinstance(n, tuple):
@@ -94,10 +87,10 @@ def _torus(collective: str, n: Any, limit: bool) -> Cost:
         f"n[{i}]": _chips(f"n[{i}]", size, limit)
         for i, size in enumerate(n if isinstance(n, tuple) else (n,))
     }
-    together(**named)
+    checks.together(**named)
     sizes = np.broadcast_arrays(*named.values())
     chips = np.prod(sizes, axis=0)
-    if not limit and np.any(chips >= EXACT):
+    if not limit and np.any(chips >= checks.EXACT):
         raise CourseError(f"n must stay below 2**53 chips in all (got {shown(n)})")
     axes = sum(size > 1 for size in sizes)
     links = np.maximum(2 * np.asarray(axes), 1)
@@ -112,13 +105,17 @@ def _torus(collective: str, n: Any, limit: bool) -> Cost:
 
 
 def _chips(name: str, n: Any, limit: bool) -> Any:
-    return np.asarray(np.inf if limit and isinstance(n, float) and n == np.inf else whole(name, n))
+    return np.asarray(
+        np.inf if limit and isinstance(n, float) and n == np.inf else checks.whole(name, n)
+    )
 
 
 def rate(link: Link, takes: Cost, **more: Numbers) -> Numbers:
     """Byte/s, one way, of the links that an algorithm uses; raises where there are fewer."""
     width = link.total_per_direction
-    together(**more, link=np.asarray(width + link.latency), n=np.asarray(takes.share + takes.hops))
+    checks.together(
+        **more, link=np.asarray(width + link.latency), n=np.asarray(takes.share + takes.hops)
+    )
     if takes.links is None:
         return width
     if link.count is not None and np.any(np.asarray(takes.links) > link.count):

@@ -17,7 +17,7 @@ MOST = 100_000
 SMALLEST = 1e-4
 
 
-class LinkFit(msgspec.Struct, frozen=True, kw_only=True):
+class LinkFit(msgspec.Struct, frozen=True):
     """What times say of a link: s per hop, and byte/s of all links (on a torus: of one)."""
 
     latency: float
@@ -55,7 +55,6 @@ def fit(
     ----------
     bytes, seconds, n : byte of each measurement, counted as in the collectives; its s; its chips,
         one number for all, for a torus a tuple of its axes.
-    collective, algorithm : what was measured, and how it is taken to work, as in `cost`.
     resamples, seed : of the bootstrap.
 
     Examples
@@ -99,19 +98,12 @@ def fit(
             "larger messages too"
         )
     good = np.isfinite(latency) & np.isfinite(per_byte)  # a resample may hold one size only
-    low, high = (np.percentile(values[good], (2.5, 97.5)) for values in (latency, per_byte))
+    late, slow = (np.percentile(values[good], (2.5, 97.5)) for values in (latency, per_byte))
     with np.errstate(divide="ignore"):
-        fastest, slowest = 1 / high
+        fastest, slowest = 1 / slow
     residuals = np.abs((hops * latency[0] + moved * per_byte[0]) / times - 1)
-    return LinkFit(
-        latency=float(latency[0]),
-        latency_low=float(low[0]),
-        latency_high=float(low[1]),
-        bandwidth=float(1 / per_byte[0]),
-        bandwidth_low=float(slowest),
-        bandwidth_high=float(fastest),
-        error=float(np.median(residuals)),
-    )
+    found = latency[0], *late, 1 / per_byte[0], slowest, fastest, np.median(residuals)
+    return LinkFit(*map(float, found))
 
 
 def _least_absolute(

@@ -2,29 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import inf
-from typing import Any
+from math import inf, prod
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib import ops
-from course_lib.core import Chip, Estimate, Work, roofline
-from course_lib.core.checks import (
-    CourseError,
-    Numbers,
-    count,
-    known,
-    plain,
-    positive,
-    shown,
-    together,
-    whole,
-    wholes,
-)
+from course_lib.core import Chip, Estimate, Work, checks, roofline
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.dtypes import itemsize
 from course_lib.core.links import LinkLike
 from course_lib.network.collectives import phases, resolve_link, seconds
+from course_lib.ops.products import ProductFormats, sizes_of
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 
@@ -96,12 +86,9 @@ def sharded_matmul(
     gather: str = "w",
     scatter: str | None = None,
     algorithm: str | None = None,
-    x: str = "bf16",
-    w: str = "bf16",
-    out: str | None = None,
-    compute: str | None = None,
+    **formats: Unpack[ProductFormats],
 ) -> Sharded:
-    """Matrix product X[B, D] @ W[D, F] with operands sharded over a mesh of chips.
+    """Matrix product X[B, D] @ W[D, F] of whole arrays with operands sharded over a mesh of chips.
 
     Neither operand sharded along D: nothing is sent. One: it is gathered first. Both, over the same
     axis: each chip multiplies what it has and the partial results are added, by an all-reduce, or
@@ -113,18 +100,14 @@ def sharded_matmul(
 
     Parameters
     ----------
-    B, D, F : rows of X, contracted size, columns of W, of the whole arrays. Broadcast. A size must
-        divide by the chips that share it.
-    chip, link : of every chip of the mesh; the link as in `all_gather`.
-    mesh : chips by axis, ``{"X": 4, "Y": 2}``.
+    mesh : chips by axis, ``{"X": 4, "Y": 2}``; a size must divide by the chips that share it.
     x_axes, w_axes : the axis that shards each size, ``{"B": "X", "D": "Y"}``, one axis for one size
         of an array, and the same for D in both; a size that is not named is whole.
     gather : ``"x"`` or ``"w"``: which one to gather where both claim an axis; ``"w"`` is fully
         sharded data parallelism.
-    scatter : ``"B"`` or ``"F"``: leave the result sharded along it, so that a reduce-scatter is
-        enough.
+    scatter : ``"B"`` or ``"F"``: leave the result sharded along it: a reduce-scatter is enough.
     algorithm : of the collectives, each along one axis.
-    x, w, out, compute : formats, as in `ops.matmul`. Partial results are sent in `out`.
+    **formats : x, w, out and compute, as in `ops.matmul`. Partial results are sent in `out`.
 
     Examples
     --------
@@ -137,16 +120,16 @@ def sharded_matmul(
     if not isinstance(mesh, Mapping) or not mesh or not all(isinstance(axis, str) for axis in mesh):
         raise CourseError(f"mesh must be chips by axis, {{'X': 4, 'Y': 2}} (got {shown(mesh)})")
     chips: dict[str, Any] = {
-        axis: np.asarray(whole(f"mesh[{axis!r}]", size)) for axis, size in mesh.items()
+        axis: np.asarray(checks.whole(f"mesh[{axis!r}]", size)) for axis, size in mesh.items()
     }
     of_x, of_w = _axes("x_axes", x_axes, "BD", mesh), _axes("w_axes", w_axes, "DF", mesh)
-    known("gather", gather, ("x", "w"))
+    checks.known("gather", gather, ("x", "w"))
     sizes = {
-        name: np.asarray(size) for name, size in zip("BDF", wholes(B=B, D=D, F=F), strict=True)
+        name: np.asarray(size)
+        for name, size in zip("BDF", checks.wholes(B=B, D=D, F=F), strict=True)
     }
-    together(**sizes, **{f"mesh[{axis!r}]": size for axis, size in chips.items()})
-    # Formats that are not known are found before anything is sent.
-    ops.matmul(1, 1, 1, x=x, w=w, out=out, compute=compute)
+    checks.together(**sizes, **{f"mesh[{axis!r}]": size for axis, size in chips.items()})
+    x, w, out, _ = sizes_of(**formats)
     both = of_x.get("D") if of_x.get("D") == of_w.get("D") else None
     if both is None and "D" in of_x and "D" in of_w:
         raise CourseError(
@@ -170,9 +153,9 @@ def sharded_matmul(
         return size / share
 
     def step(kind: str, array: str, axis: str, axes: Mapping[str, str]) -> CollectiveStep:
-        named, dtype = {"x": ("BD", x), "w": ("DF", w), "result": ("BF", out or x)}[array]
+        named, each = {"x": ("BD", x), "w": ("DF", w), "result": ("BF", out)}[array]
         rows, columns = (shard(name, sizes[name], axes) for name in named)
-        size = rows * columns * itemsize(dtype)
+        size = rows * columns * each
         takes = seconds(kind, size, link, plain(chips[axis]), algorithm)
         return CollectiveStep(kind, array, axis, plain(size), takes)
 
@@ -186,15 +169,14 @@ def sharded_matmul(
         kind = "all-reduce" if scatter is None else "reduce-scatter"
         steps.append(step(kind, "result", both, result))
     if scatter is not None:
-        if not both or known("scatter", scatter, ("B", "F")) in result:
+        if not both or checks.known("scatter", scatter, ("B", "F")) in result:
             raise CourseError(
                 f"scatter={scatter!r} needs D sharded in both operands, and a size that "
                 f"no axis shards yet"
             )
         shard(scatter, local[scatter], {scatter: both})
         result[scatter] = both
-    whole_sizes = (plain(local[size]) for size in "BDF")
-    work = ops.matmul(*whole_sizes, x=x, w=w, out=out, compute=compute)
+    work = ops.matmul(*(plain(local[size]) for size in "BDF"), **formats)
     comms = sum((np.asarray(step.seconds) for step in steps), np.asarray(0.0))
     return Sharded(case, tuple(steps), work, roofline(work, chip, comms=plain(comms)), result)
 
@@ -206,8 +188,8 @@ def _axes(
         raise CourseError(f"{name} must be axes by size, {{{sizes[0]!r}: 'X'}} (got {shown(axes)})")
     found = dict(axes or {})
     for size, axis in found.items():
-        known(f"size in {name}", size, sizes)
-        known(f"axis in {name}", axis, mesh)
+        checks.known(f"size in {name}", size, sizes)
+        checks.known(f"axis in {name}", axis, mesh)
     if len(set(found.values())) < len(found):
         raise CourseError(
             f"{name} shards two sizes of one array over one axis (got {found}): give each "
@@ -228,18 +210,15 @@ def sharded_mlp(
     algorithm: str | None = None,
     x: str = "bf16",
 ) -> tuple[CollectiveStep, ...]:
-    """The collectives of an MLP layer, X[B, D] @ W1[D, F] and H[B, F] @ W2[F, D], shared by chips,
-    in order. The gradient of the tokens is not asked for.
+    """The collectives of an MLP layer, X[B, D] @ W1[D, F] and H[B, F] @ W2[F, D], shared by chips
+    as the `scheme` has it, in order. The gradient of the tokens is not asked for.
 
     Parameters
     ----------
-    scheme : one of `SCHEMES`.
     B, D, F : tokens in all, width of the model, width of the MLP. Broadcast.
-    mesh : chips by axis, with the axes that `SCHEMES` names: ``{"data": 2, "model": 4}``. Eight
-        chips if not given.
+    mesh : chips by axis, ``{"data": 2, "model": 4}``; as `SCHEMES` has them if not given.
     chip, link : what they are and what joins them, as in `resolve_link`.
-    algorithm : of all collectives: ``"switched"`` where a switch joins the chips.
-    x : format of all arrays.
+    algorithm, x : of all collectives, ``"switched"`` where a switch joins the chips; of all arrays.
 
     Examples
     --------
@@ -247,7 +226,7 @@ def sharded_mlp(
     ...     for step in sharded_mlp("sequence", 8192, 4096, 16384)]
     [('all-gather', 'x', 64.0), ('reduce-scatter', 'y', 64.0)]
     """
-    axes = SCHEMES[known("scheme", scheme, SCHEMES)]
+    axes = SCHEMES[checks.known("scheme", scheme, SCHEMES)]
     mesh = axes if mesh is None else mesh
     if not isinstance(mesh, Mapping) or set(mesh) != set(axes):
         said = ", ".join(f"{axis!r}: 8" for axis in axes)
@@ -255,12 +234,10 @@ def sharded_mlp(
             f"mesh must have the axes of scheme={scheme!r}, {{{said}}} say (got {shown(mesh)})"
         )
     on = accelerator(chip)
-    chips: Any = 1
-    for axis in axes:
-        chips = chips * mesh[axis]
+    chips: Any = prod(mesh[axis] for axis in axes)
     between = resolve_link(on, link, chips)
     if scheme == "experts":
-        tokens, width, _, chips = wholes(B=B, D=D, F=F, **{"mesh['expert']": chips})
+        tokens, width, _, chips = checks.wholes(B=B, D=D, F=F, **{"mesh['expert']": chips})
         if np.any(np.asarray(tokens) % (np.asarray(chips) ** 2)):
             raise CourseError(
                 f"B must give every chip as many tokens for each expert (got {shown(B)} over "
@@ -327,20 +304,14 @@ def data_parallel_tokens(
     grad: str = "bf16",
     algorithm: str | None = None,
 ) -> Numbers:
-    """Batch of a chip, in tokens, from which the backward pass hides the gradients' all-reduce.
-    Latency is left out: gradients are large.
-
-    Parameters
-    ----------
-    n : chips that hold the same weights; `inf` for the limit of many, on a torus ``(inf, inf)`` for
-        two axes.
-    grad : format in which the gradients are sent.
+    """Batch of a chip, in tokens, from which the backward pass hides the all-reduce of the
+    gradients, sent in `grad`, over n chips that hold the same weights. `inf` is the limit of many,
+    on a torus ``(inf, inf)`` for two axes. Latency is left out: gradients are large.
 
     Examples
     --------
     >>> from course_lib import chip
-    >>> h100 = chip("h100-sxm")
-    >>> data_parallel_tokens(h100.peak("bf16"), h100.links["nvlink"])
+    >>> data_parallel_tokens(chip("h100-sxm").peak("bf16"), chip("h100-sxm").links["nvlink"])
     2199.0
     """
     # A weight costs 4 FLOP per token in the backward pass, and one gradient in the all-reduce: the
@@ -359,20 +330,18 @@ def tensor_parallel_width(
     algorithm: str | None = None,
 ) -> Numbers:
     """Width F of an MLP of so many `matrices` (3 where it is gated) from which its arithmetic,
-    split over n chips, hides the all-reduce of its result in the format `x`. Latency is left out;
-    `tensor_parallel_tokens` counts it.
+    split over n chips, hides the all-reduce of its result in the format `x`. Latency is left out.
 
     Examples
     --------
     >>> from course_lib import chip
-    >>> h100 = chip("h100-sxm")
-    >>> tensor_parallel_width(h100.peak("bf16"), h100.links["nvlink"], 8)
+    >>> tensor_parallel_width(chip("h100-sxm").peak("bf16"), chip("h100-sxm").links["nvlink"], 8)
     15391.0
     """
     # A token costs 2 FLOP for each element of the D x F matrices, shared by n chips, and an
     # all-reduce of D elements: D and the tokens cancel [austin2025, chapter 5].
     flops = _meanwhile(peak, link, n, algorithm, itemsize(x, "x"))
-    return _enough(_all(n) * flops / (2 * count("matrices", matrices)))
+    return _enough(_all(n) * flops / (2 * checks.count("matrices", matrices)))
 
 
 def tensor_parallel_tokens(
@@ -398,11 +367,11 @@ def tensor_parallel_tokens(
     """
     # Both grow with the tokens; only the hops do not. So a layer wider than `tensor_parallel_width`
     # needs the tokens that pay for the hops, and a narrower one never has enough: `inf`.
-    d, f = wholes(D=D, F=F)
-    takes, fast = phases("all-reduce", 1.0, link, n, algorithm), positive("peak", peak)
+    d, f = checks.wholes(D=D, F=F)
+    takes, fast = phases("all-reduce", 1.0, link, n, algorithm), checks.positive("peak", peak)
     per_byte = np.asarray(takes.moving)
-    together(D=d, F=f, peak=fast, link=per_byte)
-    flops = 2 * count("matrices", matrices) * d * f
+    checks.together(D=d, F=f, peak=fast, link=per_byte)
+    flops = 2 * checks.count("matrices", matrices) * d * f
     gain = np.asarray(flops / (_all(n) * fast) - d * (per_byte * itemsize(x, "x")))
     with np.errstate(divide="ignore", invalid="ignore"):
         tokens = np.where(gain > 0, np.ceil(np.asarray(takes.latency) / gain * TIE), np.inf)
@@ -411,7 +380,7 @@ def tensor_parallel_tokens(
 
 def _all(n: Any) -> Any:
     """Chips in all, along every axis."""
-    sizes = [np.asarray(whole("n", size)) for size in (n if isinstance(n, tuple) else (n,))]
+    sizes = [np.asarray(checks.whole("n", size)) for size in (n if isinstance(n, tuple) else (n,))]
     return np.prod(np.broadcast_arrays(*sizes), axis=0)
 
 
@@ -420,8 +389,8 @@ def _meanwhile(
 ) -> Any:
     """FLOP that a chip can do while the others' share of an element of so many bytes is reduced."""
     per_byte = np.asarray(phases("all-reduce", 1.0, link, n, way, limit=limit).moving)
-    fast = positive("peak", peak)
-    together(peak=fast, link=per_byte)
+    fast = checks.positive("peak", peak)
+    checks.together(peak=fast, link=per_byte)
     return per_byte * size * fast
 
 

@@ -13,7 +13,6 @@ from course_lib.ops.products import (
 )
 from course_lib.ops.vector import (
     CONVENTIONS,
-    Convention,
     Pass,
     bias,
     dropout,
@@ -35,7 +34,6 @@ __all__ = [
     "SECTOR",
     "WARP",
     "Blocked",
-    "Convention",
     "Pass",
     "attention",
     "attention_standard",

@@ -13,16 +13,14 @@ WARP = 32
 
 
 def sectors(stride: ArrayLike, *, start: int = 0, x: str = "fp32", threads: int = WARP) -> Numbers:
-    """Sectors of `SECTOR` bytes that one load of a warp touches, each thread reading one element of
-    format `x`, the first one so many elements behind the `start` of a sector, and each `stride`
-    behind the one before.
+    """Sectors of `SECTOR` bytes that one load of a warp touches: each thread reads one element of
+    format `x`, the first so many elements behind the `start` of a sector, each `stride` behind the
+    one before.
 
     Examples
     --------
-    >>> sectors([1, 2, 4, 8, 32]).tolist()
-    [4.0, 8.0, 16.0, 32.0, 32.0]
-    >>> sectors(1, start=1), sectors(1, x="bf16")
-    (5.0, 2.0)
+    >>> sectors([1, 2, 4, 8, 32]).tolist(), sectors(1, x="bf16")
+    ([4.0, 8.0, 16.0, 32.0, 32.0], 2.0)
     """
     # Source: [nvidia-cuda-practices] section Coalesced Access to Global Memory.
     size, many = itemsize(x, "x"), count("threads", threads)

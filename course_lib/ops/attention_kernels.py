@@ -2,9 +2,8 @@
 
 Sequences and tokens broadcast: `batch` sequences, `q_len` new tokens in each, whose queries are
 computed, and `kv_len` tokens that they may look at, the new ones included; `heads` of queries and
-`kv_heads` of keys and values, each of `head_dim`. A size that is not a positive whole number, heads
-of keys and values that do not divide those of queries, and a format that is not known, is a
-`CourseError`.
+`kv_heads` of keys and values, which divide them, each of `head_dim`. `x` is the format of queries,
+new keys and values, and the result.
 """
 
 from typing import Any
@@ -12,21 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Work
-from course_lib.core.checks import (
-    EXACT,
-    CourseError,
-    Numbers,
-    count,
-    flag,
-    known,
-    plain,
-    positive,
-    shown,
-    together,
-    whole,
-    wholes,
-)
+from course_lib.core import Work, checks
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.dtypes import BITS, element, itemsize, widest
 from course_lib.ops.vector import softmax
 
@@ -58,11 +44,9 @@ def attention_work(
 ) -> Work:
     """So many kernels of attention, sizes unchecked: pages ask it too.
 
-    Parameters
-    ----------
-    shape : sequences, new tokens in each, tokens looked at, heads, and heads of keys and values.
-    width, token : elements of a query and a result of a head, and of a token's keys and values.
-    x, kv : bytes of an element of what passes through, and of the cache; `None` where none is.
+    `shape` is sequences, new tokens, tokens looked at, heads, and heads of keys and values; `width`
+    and `token` are elements of a query and a result of a head, and of a token's keys and values;
+    `x` and `kv` bytes of an element of what passes through, and of the cache, `None` where none is.
     """
     batch, new, seen, heads = shape[0], shape[1], shape[2], shape[3]
     # The new keys and values come from the projections as activations and go to the cache: old ones
@@ -77,7 +61,7 @@ def attention_work(
 
 def _heads(heads: int, kv_heads: int) -> tuple[int, int]:
     """Heads of queries, and of keys and values, which divide them."""
-    many, shared = count("heads", heads), count("kv_heads", kv_heads)
+    many, shared = checks.count("heads", heads), checks.count("kv_heads", kv_heads)
     if many % shared:
         raise CourseError(f"kv_heads must divide heads {many} (got {shared})")
     return many, shared
@@ -98,18 +82,16 @@ def attention(
     values_in_keys: bool = False,
     compute: str | None = None,
 ) -> Work:
-    """Attention in one kernel: scores never leave the chip, and each key and value is read once:
-    2 * heads * (head_dim + value_dim) FLOP for each pair of tokens [austin2025, chapter 4].
+    """Attention in one kernel: scores never leave the chip, and each key and value is read once: 2
+    * heads * (head_dim + value_dim) FLOP for each pair of tokens [austin2025, chapter 4].
 
-    The softmax is left out: its few operations per score run on the vector unit, beside the matrix
-    unit. For one new token the intensity against the cache tends to heads / kv_heads FLOP/byte of
-    2-byte keys and values, whatever the length.
+    The softmax is left out: it runs on the vector unit, beside the matrix unit. For one new token
+    the intensity against the cache tends to heads / kv_heads FLOP/byte of 2-byte keys and values.
 
     Parameters
     ----------
     causal : whether a token looks at itself and what is before it only. Counted exactly: a kernel
         that computes the whole square and masks half of it does more.
-    x : format of queries, new keys and values, and the result.
     kv : format of the cache: tokens before the new ones are read from it and the new ones written
         to it. `None` where there is no cache: all keys and values are read as activations.
     value_dim, values_in_keys : size of a value, `head_dim` when not given; and whether values are a
@@ -121,23 +103,25 @@ def attention(
     >>> round(attention(1, 1, 8192, 32, 8, 128, causal=True, kv="bf16").intensity, 2)
     4.0
     """
-    b, q, t = wholes(batch=batch, q_len=q_len, kv_len=kv_len)
+    b, q, t = checks.wholes(batch=batch, q_len=q_len, kv_len=kv_len)
     if np.any(np.asarray(t) < q):
         raise CourseError(
             f"kv_len must count the new tokens too: at least q_len {shown(q_len)} (got "
             f"{shown(kv_len)})"
         )
     many, shared = _heads(heads, kv_heads)
-    key, value = wholes(head_dim=head_dim, value_dim=head_dim if value_dim is None else value_dim)
+    key, value = checks.wholes(
+        head_dim=head_dim, value_dim=head_dim if value_dim is None else value_dim
+    )
     width = key + value
-    together(batch=b, q_len=q, kv_len=t, head_dim=width)
-    paired = pairs(q, t, flag("causal", causal))
-    token = shared * (key if flag("values_in_keys", values_in_keys) else width)
+    checks.together(batch=b, q_len=q, kv_len=t, head_dim=width)
+    paired = pairs(q, t, checks.flag("causal", causal))
+    token = shared * (key if checks.flag("values_in_keys", values_in_keys) else width)
     size, kept = itemsize(x, "x"), None if kv is None else itemsize(kv, "kv")
     if compute is None:
         dtype = max(element(x), element(x if kv is None else kv), key=BITS.__getitem__)
     else:
-        dtype = known("dtype", compute, BITS, "argument compute")
+        dtype = checks.known("dtype", compute, BITS, "argument compute")
     return attention_work((b, q, t, many, shared), width, token, paired, size, kept, dtype)
 
 
@@ -152,10 +136,7 @@ def attention_standard(
     x: str = "bf16",
 ) -> dict[str, Work]:
     """Attention as three kernels: the scores are written, read and written by the softmax, and read
-    once more, in the format `x` as all else.
-
-    No mask: the whole square is computed and stored, and a causal mask throws half of it away
-    afterwards.
+    once more, all in `x`. No mask: a causal one throws half of the square away afterwards.
 
     Examples
     --------
@@ -165,9 +146,9 @@ def attention_standard(
     """
     # Source: [dao2022] algorithm 0 and theorem 2: of the order of N d + N^2 elements for each head.
     many, shared = _heads(heads, kv_heads)
-    b, q, t, d = wholes(batch=batch, q_len=q_len, kv_len=kv_len, head_dim=head_dim)
+    b, q, t, d = checks.wholes(batch=batch, q_len=q_len, kv_len=kv_len, head_dim=head_dim)
     size, rows = itemsize(x, "x"), b * many * q
-    if np.any(rows >= EXACT):
+    if np.any(rows >= checks.EXACT):
         raise CourseError(
             f"batch * heads * q_len must stay below 2**53 (got {np.max(rows):g} rows of scores)"
         )
@@ -189,21 +170,18 @@ def attention_tiled(
     outer: str = "queries",
     x: str = "bf16",
 ) -> Work:
-    """Attention in one kernel whose blocks fit into on-chip memory, with nothing kept between
-    blocks.
+    """Attention in one kernel whose blocks fit into on-chip memory, with nothing kept between them.
 
     A block of R rows stays on the chip while everything of the other side passes by, so traffic
     falls as 1 / R until one block holds all; from there it is that of `attention`. With blocks of
     queries, and far more tokens than R, the intensity against 2-byte arrays tends to R FLOP/byte.
-    Queries of heads that share a head of keys and values are blocks of one matrix. A cache shared
-    by several blocks brings traffic down further. No mask: blocks that one would skip are counted.
+    Queries of heads that share a head of keys and values are blocks of one matrix. No mask.
 
     Parameters
     ----------
     sram : byte of on-chip memory that one block may use, of which queries, keys, values and results
         get equal parts: R is M / 4d where it holds M elements.
-    rows : rows of a block, where they do not follow from `sram`: later kernels stream small tiles
-        and choose R freely.
+    rows : rows of a block, where they do not follow from `sram`: later kernels choose R freely.
     outer : ``"queries"``, results written once [dao2023], or ``"keys"``, results and the statistics
         of their rows read and written again for each block of keys [dao2022].
 
@@ -215,17 +193,17 @@ def attention_tiled(
     # Source: [dao2022] algorithm 1 and theorem 2: of the order of N^2 d^2 / M elements for each
     # head, which no exact algorithm betters for all M (proposition 3). [dao2023] sections 3.1 and
     # 3.3: R is 64 or 128.
-    known("outer", outer, ("queries", "keys"))
+    checks.known("outer", outer, ("queries", "keys"))
     many, shared = _heads(heads, kv_heads)
-    b, q, t, d = wholes(batch=batch, q_len=q_len, kv_len=kv_len, head_dim=head_dim)
+    b, q, t, d = checks.wholes(batch=batch, q_len=q_len, kv_len=kv_len, head_dim=head_dim)
     size, length = itemsize(x, "x"), q * (many / shared)
     block: Any
     if sram is None and rows is not None:
-        block = whole("rows", rows)
-        together(batch=b, q_len=q, kv_len=t, head_dim=d, rows=block)
+        block = checks.whole("rows", rows)
+        checks.together(batch=b, q_len=q, kv_len=t, head_dim=d, rows=block)
     elif sram is not None and rows is None:
-        room = positive("sram", sram)
-        together(batch=b, q_len=q, kv_len=t, head_dim=d, sram=room)
+        room = checks.positive("sram", sram)
+        checks.together(batch=b, q_len=q, kv_len=t, head_dim=d, sram=room)
         block = np.floor(room / (4 * d * size))
     else:
         raise CourseError(
@@ -257,8 +235,7 @@ def kv_read(
     kv: str = "bf16",
 ) -> Work:
     """What decode's attention cannot do without: each key and value of the cache, of `context`
-    tokens in the format `kv`, read once for one new token. With 2-byte keys and values its
-    intensity is heads / kv_heads FLOP/byte at any batch and any length [austin2025, chapter 4].
+    tokens in the format `kv`, read once for one new token.
 
     Examples
     --------
@@ -266,7 +243,7 @@ def kv_read(
     4.0
     """
     many, shared = _heads(heads, kv_heads)
-    b, t, d = wholes(batch=batch, context=context, head_dim=head_dim)
+    b, t, d = checks.wholes(batch=batch, context=context, head_dim=head_dim)
     each: Numbers = b * t * d
     size = itemsize(kv, "kv")
     # The cache is what is counted; the arithmetic of quantised keys and values is in the format

@@ -26,9 +26,7 @@ KERNELS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocked(Work):
-    """Work whose bytes are told apart: those that all programs together load and store; what a
-    cache serves counts too.
-    """
+    """Work whose bytes are told apart: those that all programs load and store, from a cache too."""
 
     loaded: Numbers = 0.0
     stored: Numbers = 0.0
@@ -37,17 +35,13 @@ class Blocked(Work):
 def blocked(
     kernel: str, sizes: Sequence[int], block: Sequence[int] | None = None, *, causal: bool = False
 ) -> Blocked:
-    """A kernel of lab 04, with nothing kept between its programs.
+    """A kernel of lab 04 of so many `sizes`, with nothing kept between its programs, of a `block`
+    each as `KERNELS` has them. Without a block each array is read once: what memory must move at
+    least.
 
     Lanes that a mask leaves out move nothing, so blocks at the edge count what is there. Softmax
     passes twice over each row, as one of any length must. Of a causal attention, whose queries see
     keys up to their own position, blocks of keys that no query of a program may see are not loaded.
-
-    Parameters
-    ----------
-    kernel, sizes : of `KERNELS`: fused are bias, GELU and dropout, and attention is of one head.
-    block : as `KERNELS` names it; where it is not given each array is read once, however large, and
-        the result written: what memory must move at least.
 
     Examples
     --------

@@ -4,8 +4,7 @@ as one kernel. Knows no hardware.
 Each is one kernel that keeps what it needs on the chip. `shape` is the array's size, or a tuple of
 sizes; every size may be an array of its own and broadcasts. `x` is the format of what passes
 through, `w` that of parameters, which is `x` where it is not given. FLOPs are counted as
-`CONVENTIONS` says, which has the sources too. A size that is not a positive whole number, or a
-format that is not known, is a `CourseError`.
+`CONVENTIONS` says, which has the sources too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,39 +16,19 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Kind, Unit, Work
-from course_lib.core.checks import (
-    LARGEST,
-    CourseError,
-    Numbers,
-    count,
-    flag,
-    known,
-    nonnegative,
-    plain,
-    shown,
-    together,
-    wholes,
-)
+from course_lib.core import Kind, Unit, Work, checks
+from course_lib.core.checks import LARGEST, CourseError, Numbers, plain, shown
 from course_lib.core.dtypes import BITS, itemsize
 
 
 class Convention(msgspec.Struct, frozen=True):
-    """How an operator is counted.
+    """How an operator is counted. A transcendental function or a division is one FLOP."""
 
-    Attributes
-    ----------
-    flops, per, counted : FLOP, what for each, and what they are. A transcendental function or a
-        division is one; a multiply-accumulate is two.
-    reads, writes : arrays of the result's size that pass through main memory when the operator is a
-        kernel of its own.
-    source : where the operator is defined, or the count is printed; a key of the bibliography.
-    """
-
-    flops: float
+    flops: float  # for each of what `per` says
+    # Arrays of the result's size that pass through main memory where it is a kernel of its own.
     reads: float
-    counted: str
-    source: str
+    counted: str  # what the FLOP are
+    source: str  # where it is defined, or the count is printed; a key of the bibliography
     writes: float = 1
     unit: Unit = "vector"
     per: str = "element"
@@ -59,6 +38,8 @@ _GELU = "x^3 and its factor 3, sum 1, factor 1, tanh 2, sum 1, products 2"
 _SWIGLU = "negation, exponential, sum, division, and the product with the other half"
 _DROPOUT = "comparison with a random number, whose making is not counted; product"
 _LAYER = "mean, difference, square, sum, product with the root's inverse, scale, bias"
+_GATHER = "a gather; one sum for each table after the first"
+_SCORES = "a score's and a value's multiply-accumulate"
 _MATMUL, _PAIR = "multiply-accumulate", "pair of tokens and element of a head"
 
 # By operator: FLOPs, arrays read and written, the unit, and the convention's source.
@@ -74,13 +55,9 @@ CONVENTIONS: Mapping[str, Convention] = MappingProxyType(
         "rms": Convention(4, 1, "square, sum, product with the root's inverse, scale", "zhang2019"),
         "layer": Convention(7, 1, _LAYER, "yuan2024"),
         "rotary": Convention(3, 1, "two products and a sum: a rotation of pairs", "su2021"),
-        "embedding": Convention(
-            0, 1, "a gather; one sum for each table after the first", "vaswani2017"
-        ),
+        "embedding": Convention(0, 1, _GATHER, "vaswani2017"),
         "matmul": Convention(2, 2, "a product and a sum", "austin2025", 1, "matrix", _MATMUL),
-        "attention": Convention(
-            4, 3, "a score's and a value's multiply-accumulate", "dao2022", 1, "matrix", _PAIR
-        ),
+        "attention": Convention(4, 3, _SCORES, "dao2022", 1, "matrix", _PAIR),
     }
 )
 
@@ -91,9 +68,8 @@ NORM_FLOPS = {kind: CONVENTIONS[kind].flops for kind in ("rms", "layer")}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass(Work):
-    """Work that can be fused with its neighbours: `read` are byte of the array that comes in from
-    the operator before, `written` of the one that goes on to the next. The rest of `bytes` are
-    operands of its own: a bias, a residual, a mask.
+    """Work that can be fused with its neighbours: byte `read` of the array that comes in from the
+    operator before, and `written` of the one that goes on; the rest are operands of its own.
     """
 
     unit: Unit = "vector"
@@ -120,7 +96,7 @@ def _count(shape: Shape) -> Numbers:
     if not sizes:
         raise CourseError("shape must hold at least one size (got none)")
     elements: Numbers = 1.0
-    for size in wholes(**sizes):
+    for size in checks.wholes(**sizes):
         elements = elements * size
         if np.any(elements > LARGEST):
             raise CourseError(f"shape holds more elements than {LARGEST:g} (got {shown(shape)})")
@@ -138,9 +114,7 @@ def norm_work(tokens: Any, width: Any, kind: str, x: Any, w: Any, times: Any = 1
 
 
 def embedding_work(tokens: Any, width: Any, tables: Any, w: Any, x: Any) -> Work:
-    """Rows gathered from so many tables and written as their sum; `w` and `x` are bytes of an
-    element. Sizes unchecked: pages ask too.
-    """
+    """Rows gathered from so many tables, and their sum; `w` and `x` are bytes. Pages ask it too."""
     elements, shape = tokens * width, (tokens, width)
     moved = elements * (tables * w + x)
     return Work(elements * (tables - 1), moved, "fp32", "vector", 1, shape, "vector")
@@ -164,12 +138,10 @@ def elementwise(
     2.5
     """
     many, size = _count(shape), itemsize(dtype)
-    known("dtype", compute, BITS, "argument compute")
-    each, read, written = (
-        nonnegative(name, given)
-        for name, given in {"flops": flops, "reads": reads, "writes": writes}.items()
-    )
-    together(shape=many, flops=each, reads=read, writes=written)
+    checks.known("dtype", compute, BITS, "argument compute")
+    given = {"flops": flops, "reads": reads, "writes": writes}
+    each, read, written = (checks.nonnegative(name, one) for name, one in given.items())
+    checks.together(shape=many, flops=each, reads=read, writes=written)
     moved = plain(many * (read + written) * size)
     if not np.all(np.asarray(moved) > 0):
         raise CourseError(
@@ -204,24 +176,23 @@ def norm(
     >>> norm(1, 4096).bytes
     24576.0
     """
-    rows, each = wholes(tokens=tokens, width=width)
-    known("kind", kind, ("rms", "layer"))
+    rows, each = checks.wholes(tokens=tokens, width=width)
+    checks.known("kind", kind, ("rms", "layer"))
     moved = norm_work(rows, each, kind, itemsize(x, "x"), _parameters(w, x)).bytes
     return replace(_counted(kind, (rows, each), x), bytes=moved)
 
 
 def quantize(rows: ArrayLike, width: ArrayLike, *, x: str = "bf16", out: str = "fp8") -> Work:
     """Rows of activations brought into a narrower format, each with a scale of its own in fp32: the
-    kernel that a product of narrow operands needs before it, unless another has done it.
-
-    Read once, written once; of each element the magnitude, its maximum and a product are counted.
+    kernel that a product of narrow operands needs before it. Of each element the magnitude, its
+    maximum and a product are counted.
 
     Examples
     --------
     >>> quantize(16, 4096).bytes == 16 * (4096 * (2 + 1) + 4)
     True
     """
-    many, each = wholes(rows=rows, width=width)
+    many, each = checks.wholes(rows=rows, width=width)
     moved = many * (each * (itemsize(x, "x") + itemsize(out, "out")) + itemsize("fp32"))
     work = elementwise((many, each), flops=3, dtype=x)
     return Work(work.flops, moved, work.dtype, unit="vector", shape=work.shape, kind=work.kind)
@@ -236,12 +207,11 @@ def softmax(rows: ArrayLike, width: ArrayLike, *, x: str = "bf16") -> Pass:
     >>> softmax(1024, 4096).intensity
     1.25
     """
-    return _counted("softmax", wholes(rows=rows, width=width), x)
+    return _counted("softmax", checks.wholes(rows=rows, width=width), x)
 
 
 def gelu(shape: Shape, *, x: str = "bf16") -> Pass:
-    """GELU in its form with tanh, about ten operations an element; the tanh is an exponential and a
-    division.
+    """GELU in its form with tanh, about ten operations an element.
 
     Examples
     --------
@@ -252,8 +222,7 @@ def gelu(shape: Shape, *, x: str = "bf16") -> Pass:
 
 
 def swiglu(shape: Shape, *, x: str = "bf16") -> Pass:
-    """The product of SiLU of the gate with the other half: two arrays read, one written; `shape` is
-    one half's.
+    """SiLU of the gate times the other half: two arrays of this shape read, one written.
 
     Examples
     --------
@@ -283,7 +252,7 @@ def dropout(shape: Shape, *, x: str = "bf16", mask: bool = False) -> Pass:
     >>> dropout((4, 8), mask=True).bytes - dropout((4, 8)).bytes
     32.0
     """
-    return _counted("dropout", shape, x, _count(shape) if flag("mask", mask) else 0.0)
+    return _counted("dropout", shape, x, _count(shape) if checks.flag("mask", mask) else 0.0)
 
 
 def bias(tokens: ArrayLike, width: ArrayLike, *, x: str = "bf16", w: str | None = None) -> Pass:
@@ -294,7 +263,7 @@ def bias(tokens: ArrayLike, width: ArrayLike, *, x: str = "bf16", w: str | None 
     >>> bias(3, 8).bytes == (2 * 3 * 8 + 8) * 2
     True
     """
-    rows, each = wholes(tokens=tokens, width=width)
+    rows, each = checks.wholes(tokens=tokens, width=width)
     return _counted("bias", (rows, each), x, each * _parameters(w, x))
 
 
@@ -306,32 +275,31 @@ def rotary(
     x: str = "bf16",
     table: str = "fp32",
 ) -> Pass:
-    """Rotary positions: pairs of each head's elements are turned by an angle of the token's
-    position. `heads` are those of queries and keys together; `table` is the format of the cosines
-    and sines, half of `head_dim` each for every token.
+    """Rotary positions: pairs of elements of each of the `heads`, of queries and keys together, are
+    turned by an angle of the token's position; `table` is the format of the cosines and sines.
 
     Examples
     --------
     >>> round(rotary(2048, 40, 128).intensity, 2)
     0.73
     """
-    rows, _, each = sizes = wholes(tokens=tokens, heads=heads, head_dim=head_dim)
+    rows, _, each = sizes = checks.wholes(tokens=tokens, heads=heads, head_dim=head_dim)
     return _counted("rotary", sizes, x, plain(rows * each * itemsize(table, "table")))
 
 
 def embedding(
     tokens: ArrayLike, width: ArrayLike, *, tables: int = 1, w: str = "bf16", x: str = "bf16"
 ) -> Work:
-    """Rows of tables gathered: only the rows asked for are read, however large the table. The rows
-    of several `tables` are added: two with learned positions.
+    """Rows of tables gathered, however large the table, and those of several `tables` added: two
+    with learned positions.
 
     Examples
     --------
     >>> embedding(1, 4096).bytes
     16384.0
     """
-    rows, each = wholes(tokens=tokens, width=width)
-    many = count("tables", tables)
+    rows, each = checks.wholes(tokens=tokens, width=width)
+    many = checks.count("tables", tables)
     return embedding_work(rows, each, many, itemsize(w, "w"), itemsize(x, "x"))
 
 
@@ -344,7 +312,6 @@ def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
 
     Examples
     --------
-    >>> from course_lib.ops import bias, dropout, gelu
     >>> size = (65536, 4096)
     >>> chain = [bias(*size, x="fp16"), gelu(size, x="fp16"), dropout(size, x="fp16")]
     >>> round(sum(work.bytes for work in chain) / fuse(chain).bytes, 2)
@@ -362,7 +329,7 @@ def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
                 f"works[{i}] must be an operator of the vector unit that passes an array "
                 f"on (got {shown(work)})"
             )
-        together(**{f"works[{j}]": one.bytes for j, one in enumerate(works[: i + 1])})
+        checks.together(**{f"works[{j}]": one.bytes for j, one in enumerate(works[: i + 1])})
         if work.dtype != works[0].dtype:
             raise CourseError(
                 f"works[{i}] computes in {work.dtype}, works[0] in {works[0].dtype}: fuse "
@@ -375,7 +342,7 @@ def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
             )
     if not isinstance(keep, Sequence):
         raise CourseError(f"keep must be a list of positions (got {shown(keep)})")
-    wanted = {count(f"keep[{i}]", one, 0) for i, one in enumerate(keep)}
+    wanted = {checks.count(f"keep[{i}]", one, 0) for i, one in enumerate(keep)}
     if wrong := sorted(wanted - set(range(len(works) - 1))):
         raise CourseError(
             f"keep must name operators before the last, 0 to {len(works) - 2} (got {wrong[0]!r})"

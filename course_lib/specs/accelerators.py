@@ -77,22 +77,6 @@ _File: Any = msgspec.defstruct(
 class Accelerator:
     """One chip. Plain numbers are in SI base units; `figures` has each one's provenance.
 
-    Attributes
-    ----------
-    key, name, short, vendor, year : how it is called here, in full, on a plot; who made it, when.
-    device_names : the exact strings by which runtimes report it.
-    figures : provenance of every figure by name: ``"bandwidth"``, ``"memory"``, ``"matrix.bf16"``,
-        …
-    peaks : FLOP/s, dense, by ``"unit.dtype"``; ``"unit.dtype/sums"`` where other sums have another
-        rate.
-    bandwidth : byte/s of main memory.
-    memory, … : the other figures of `PLAIN`; `None` where unpublished or not looked up.
-    parts : what it is made of, SI, by the names of `PARTS`: those that were looked up.
-    links, host, joins : its links to other chips by name, and to the host; both of them by name.
-    node : the vendor's own machine of several chips and its network ports, or `None`.
-    classic : rounded constants of classic texts by name; ``classic["hbm"].si`` is the value.
-    sources : the sources that its figures cite, by id.
-
     Examples
     --------
     >>> from course_lib import chip
@@ -100,8 +84,9 @@ class Accelerator:
     (989400000000000.0, 1978.9)
     """
 
-    bandwidth: float
-    memory: Any  # byte, a float; or `None`, as of all that follow
+    # Of what `PLAIN` has; figures are `None` where unpublished or not looked up, but for the first.
+    bandwidth: float  # byte/s of main memory
+    memory: Any  # byte, a float
     llc: Any  # byte of the last-level cache
     scratchpad: Any  # byte on chip that software manages
     power: Any  # W
@@ -124,8 +109,8 @@ class Accelerator:
     def __init__(self, key: str, file: Any) -> None:
         self.key: str = key
         self.name: str = file.name
-        self.short: str = file.short
-        self.device_names: tuple[str, ...] = file.device_names
+        self.short: str = file.short  # on a plot
+        self.device_names: tuple[str, ...] = file.device_names  # the exact strings of runtimes
         self.vendor: str = file.vendor
         self.year: int = file.year
         for name in file.parts:
@@ -196,18 +181,13 @@ class Accelerator:
     ) -> float:
         """Dense peak for a format on the matrix or the vector unit, FLOP/s (or integer OP/s).
 
+        Where no such peak is published, another format's is never used in its place.
+
         Parameters
         ----------
-        dtype, unit : format of the arithmetic; ``"matrix"`` or ``"vector"``.
         accumulate : format of the sums, where the rate depends on it; training's if not given.
         clock : Hz at which to state it, for a vendor may state two units' peaks at two clocks; as
             published when not given.
-
-        Raises
-        ------
-        CourseError
-            If no such peak is published: another format's is never used in its place. If it is
-            asked for at a clock, and its own is not published.
 
         Examples
         --------
@@ -253,11 +233,9 @@ class Accelerator:
         return float(self.special * self.multiprocessors * self.clock)
 
     def as_printed(self, figure: str) -> tuple["Accelerator", ...]:
-        """One chip for each value that the sources of a figure publish, the table's own first.
-
-        A conclusion that holds for some of them and not for others rests on which source was
-        believed. `figure` is ``"bandwidth"``, ``"memory"`` or another plain one, or a peak such as
-        ``"matrix.bf16"``.
+        """One chip for each value that the sources of a plain `figure`, or a peak such as
+        ``"matrix.bf16"``, publish, the table's own first. A conclusion that holds for some of them
+        and not for others rests on which source was believed.
         """
         known("figure", figure, {*PLAIN, *self.peaks} & set(self.figures), f"of {self.key}")
         given, found = self.figures[figure], []

@@ -36,7 +36,8 @@ def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, .
     ('mi250x', 'mi300x', 'mi325x')
     """
     bad = unreadable()
-    keys = tuple(sorted(key for key, path in _files().items() if path not in bad))
+    files = {**_ours(), **_own()}
+    keys = tuple(sorted(key for key, path in files.items() if path not in bad))
     if vendor is None and year is None:
         return keys
     found = {key: chip(key) for key in keys}
@@ -56,11 +57,6 @@ def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, .
 
 def _ours() -> dict[str, Path]:
     return {path.stem: path for path in (DATA / "chips").glob("*.toml")}
-
-
-def _files() -> dict[str, Path]:
-    """The file of every chip by key: ours, and those in the reader's folder."""
-    return {**_ours(), **_own()}
 
 
 def _own() -> dict[str, Path]:
@@ -99,9 +95,7 @@ def _of_file(path: Path) -> Accelerator:
     return _read_chip(path)
 
 
-@cache
-def _read_chip(path: Path) -> Accelerator:
-    return Accelerator.from_toml(path)
+_read_chip = cache(Accelerator.from_toml)
 
 
 def _meant(what: str, key: str, keys: Iterable[str], more: str) -> str:
@@ -113,12 +107,8 @@ def _meant(what: str, key: str, keys: Iterable[str], more: str) -> str:
 
 
 def chip(key: str) -> Accelerator:
-    """A chip of the spec table by its key.
-
-    Raises
-    ------
-    CourseError
-        If there is none of this key; the message has the nearest one, or all that the key may mean.
+    """A chip of the spec table by its key; where there is none, a `CourseError` has the nearest
+    one, or all that the key may mean.
 
     Examples
     --------
@@ -131,7 +121,7 @@ def chip(key: str) -> Accelerator:
     """
     if not isinstance(key, str):
         raise CourseError(f"key must be a chip's key, as text (got {shown(key)}): {_CHIPS}")
-    files = _files()
+    files = {**_ours(), **_own()}
     return _of_file(files[_meant("chip", key, files, _CHIPS)])
 
 
@@ -162,28 +152,18 @@ def accelerator(given: Accelerator | str) -> Accelerator:
 
 
 def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimate:
-    """`roofline`, for work that comes from a model rather than from the reader.
+    """`roofline`, for work that comes from a model rather than from the reader; pages ask too.
 
     A chip without any matrix unit does products on its vector unit. Elementwise work on a chip that
     publishes no vector peak for it has memory time only, which keeps the bound a bound; a product's
-    missing peak stays an error, on whichever unit. Pages bound operators by it too, translated to
-    JavaScript.
+    missing peak stays an error, on whichever unit.
     """
-    suited = suited_to(work, chip)
-    peak = peak_met(chip.peaks, suited.unit, suited.dtype)
+    one = suited_to(work, chip)
+    peak, late = peak_met(chip.peaks, one.unit, one.dtype), nonnegative("comms", comms)
     if peak is None:
-        _require_peak(suited, chip)
-    t_math, t_memory = formulas.times(suited.flops, suited.bytes, peak, chip.bandwidth)
-    return Estimate(
-        t_math,
-        t_memory,
-        nonnegative("comms", comms),
-        suited.flops,
-        suited.bytes,
-        suited.kernels,
-        work=suited,
-        chip=chip,
-    )
+        _require_peak(one, chip)
+    t_math, t_memory = formulas.times(one.flops, one.bytes, peak, chip.bandwidth)
+    return Estimate(t_math, t_memory, late, one.flops, one.bytes, one.kernels, work=one, chip=chip)
 
 
 def _require_peak(work: Work, chip: Accelerator) -> NoReturn:
@@ -197,15 +177,7 @@ def _require_peak(work: Work, chip: Accelerator) -> NoReturn:
 
 
 def peak_met(peaks: Any, unit: str, dtype: str) -> float | None:
-    """FLOP/s that arithmetic meets on a chip of these peaks: `inf` on the vector unit where none is
-    published, `None` on the matrix unit.
-
-    Examples
-    --------
-    >>> peak_met({"matrix.bf16": 8.0}, "vector", "fp32"), peak_met({"vector.fp32": 2.0}, "matrix",
-    ...     "fp32")
-    (inf, None)
-    """
+    """FLOP/s that arithmetic meets: if unpublished `inf` on the vector unit, else `None`."""
     own = unit + "." + dtype
     if own in peaks:
         found: float = peaks[own]

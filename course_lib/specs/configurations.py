@@ -1,7 +1,5 @@
-"""Models: their published configuration, and the parameters it adds up to.
-
-Parameters are computed, never copied: `published` holds the count of the released checkpoint, or
-the paper's, to compare with.
+"""Models: their published configuration, and the parameters it adds up to, computed and never
+copied: `published` holds the count of the released checkpoint, or the paper's, to compare with.
 """
 
 from typing import Any, Literal
@@ -87,11 +85,12 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """Parameters by what they are; `parameters` is their sum."""
         scale = self.width * (2 if self.norm == "layer" else 1)
         norms = self.block_norms * self.layers + self.final_norm + self.embedding_norm
+        normed = {"": 0, "head": 2, "all": self.heads + self.kv_heads}[self.qk_norm]
         return {
             "embedding": (self.vocab + self.positions) * self.width,
             "attention": self.layers * self.attention_parameters,
             "mlp": self._mlp_layers,
-            "norms": norms * scale + self.layers * self.qk_norm_parameters,
+            "norms": norms * scale + self.layers * normed * self.head_dim,
             "head": self.vocab * self.width if self.head == "own" else 0,
             **self.other,
         }
@@ -108,12 +107,6 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             return self.parameters
         idle = (e.count - e.active) * (self.layers - e.dense_layers)
         return self.parameters - idle * self._mlp(self.ffn)
-
-    @property
-    def qk_norm_parameters(self) -> int:
-        """Parameters of the norms of one block's queries and keys."""
-        heads = {"": 0, "head": 2, "all": self.heads + self.kv_heads}[self.qk_norm]
-        return heads * self.head_dim
 
     @property
     def attention_parameters(self) -> int:
@@ -249,9 +242,7 @@ def _sizes(prefix: str, record: Any, names: str, least: int) -> None:
 
 
 def check(model: Model) -> None:
-    """Raise where a size is not one that a model can have, a source is unknown, or the parameters
-    are not the published.
-    """
+    """Raise where sizes are no model's, a source is unknown, or parameters not the published."""
     model.check_sizes()
     if not 1950 <= model.year <= 2100:
         raise CourseError(f"year must be one in which models were made (got {model.year})")

@@ -38,8 +38,8 @@ def prices() -> list[Price]:
 
 def quotes(*keys: str, provider: str | None = None) -> tuple[Price, ...]:
     """The price to plan with of each chip (all that have one where none is named) at each provider,
-    or at this one: the newest, and of several from that day the dearest. A budget that holds for
-    the dearest holds for the others; one provider sells one chip under several names, see `note`.
+    or at this one: the newest, and of several from that day the dearest: a budget that holds for it
+    holds for the others. One provider sells one chip under several names, see `note`.
 
     In the order of the chips, the cheapest provider first; USD an hour for one chip.
 

@@ -20,29 +20,21 @@ from course_lib.workloads.transformer import passed
 __all__ = ["OperatorLine", "estimate", "lines", "operators", "ridge_share"]
 
 
-class OperatorLine(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator in the table of a block.
-
-    Attributes
-    ----------
-    name, unit, dtype, kernels : what it is, where it runs, the format of its arithmetic, launches.
-    bytes, flops, intensity : byte, FLOP, FLOP/byte.
-    ridge : FLOP/byte from which its unit of the chip is busy, in its format; `None` where no such
-        peak is published.
-    seconds, share, bound : lower bound, s, its share of the block's, and which ceiling sets it.
-    """
+class OperatorLine(msgspec.Struct, frozen=True):
+    """An operator in the table of a block."""
 
     name: str
     unit: Unit
-    dtype: str
-    kernels: float
+    dtype: str  # of the arithmetic
+    kernels: float  # launches
     bytes: float
     flops: float
-    intensity: float
+    intensity: float  # FLOP/byte
+    # FLOP/byte from which its unit is busy, in its format; `None` where no such peak is published.
     ridge: float | None
-    seconds: float
-    share: float
-    bound: str
+    seconds: float  # lower bound, s
+    share: float  # of the block's
+    bound: str  # which ceiling sets it
 
 
 def operators(
@@ -62,18 +54,17 @@ def operators(
 
     Parameters
     ----------
-    model : a transformer or its key, without experts, latent attention and norms of queries and
-        keys, whose blocks have other operators.
+    model : without experts, latent attention and norms of queries and keys, whose blocks have other
+        operators.
     batch, new, context : sequences, new tokens in each, and tokens that they look at with
         themselves; the new ones alone if not given. Broadcast.
-    w, x : formats of the weights, and of the activations and the cache. Writing new keys and values
-        to a cache is left out, fused or not, so that both count the same arrays.
+    w, x : formats of the weights, and of the activations and the cache, to which no new keys and
+        values are written, fused or not, so that both count the same arrays.
     fused : ``False``, every operator is a kernel of its own and attention stores its scores: eager
         execution at its plainest. ``True``, neighbours on the vector unit are one kernel, and
         attention is one kernel that skips what its mask hides.
     dropout : whether there is dropout before the sums, its mask kept: training.
-    rotary : whether positions are rotary; if not given, where the MLP is gated, as in the Llama
-        family.
+    rotary : whether positions are rotary; if not given, where the MLP is gated, as in Llama.
 
     Examples
     --------
@@ -138,8 +129,8 @@ def _one_kernel(group: Mapping[str, Any]) -> Work:
 
 
 def estimate(works: Mapping[str, Work], chip: Accelerator | str) -> Estimate:
-    """The operators of a block one after another on a chip or its key, as parts of one estimate.
-    On a chip that publishes no vector peak, operators of the vector unit have memory time only.
+    """The operators of a block one after another on a chip, as parts of one estimate. Where no
+    vector peak is published, operators of the vector unit have memory time only.
 
     Examples
     --------
@@ -155,8 +146,8 @@ def estimate(works: Mapping[str, Work], chip: Accelerator | str) -> Estimate:
 
 
 def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[OperatorLine]:
-    """The table of a block on a chip or its key, a line for each of its operators, which are of
-    single sizes, in their order; the shares add up to 1.
+    """The table of a block on a chip, a line for each of its operators, which are of single sizes,
+    in their order; the shares add up to 1.
 
     Examples
     --------
@@ -174,19 +165,10 @@ def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[OperatorLi
 
     def line(name: str, work: Work, part: Estimate) -> OperatorLine:
         known = f"{work.unit}.{work.dtype}" in found.peaks
-        return OperatorLine(
-            name=name,
-            unit=work.unit,
-            dtype=work.dtype,
-            kernels=float(work.kernels),
-            bytes=float(work.bytes),
-            flops=float(work.flops),
-            intensity=float(work.intensity),
-            ridge=found.ridge(work.dtype, work.unit) if known else None,
-            seconds=float(part.lower),
-            share=float(part.lower / whole_block.lower),
-            bound=str(part.bound),
-        )
+        ridge = found.ridge(work.dtype, work.unit) if known else None
+        counts = float(work.kernels), float(work.bytes), float(work.flops), float(work.intensity)
+        times = float(part.lower), float(part.lower / whole_block.lower)
+        return OperatorLine(name, work.unit, work.dtype, *counts, ridge, *times, str(part.bound))
 
     return [line(name, works[name], part) for name, part in whole_block.parts.items()]
 
@@ -199,8 +181,7 @@ def ridge_share(
 
     Examples
     --------
-    >>> gelu = ops.gelu((32, 2048, 4096), x="fp16")
-    >>> round(ridge_share(gelu, "h100-sxm"), 3)
+    >>> round(ridge_share(ops.gelu((32, 2048, 4096), x="fp16"), "h100-sxm"), 3)
     0.125
     """
     found = accelerator(chip)

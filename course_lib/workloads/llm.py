@@ -2,9 +2,9 @@
 compute-bound, or why it never does, a step as one perfect program and published speeds held against
 it, and a decode step as numbers.
 
-One model for all of them: `course_lib.workloads.transformer` says what a step does, operator by
-operator, and every function here sets that against a chip. `first_batch`, `least_of` and what they
-call keep to what `course_press.outputs.translate` can say in JavaScript.
+`course_lib.workloads.transformer` says what a step does, operator by operator, and every function
+here sets that against a chip. A `model` and a `chip` are records or their keys. `first_batch`,
+`least_of` and what they call keep to what `course_press.outputs.translate` can say in JavaScript.
 """
 
 import math
@@ -17,61 +17,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from course_lib import network
-from course_lib.core import BOUNDS, Estimate, Unit, Work, formulas, summed
-from course_lib.core.checks import (
-    EXACT,
-    CourseError,
-    Numbers,
-    count,
-    nonnegative,
-    plain,
-    positive,
-    shown,
-    single,
-    together,
-    whole,
-    wholes,
-)
+from course_lib.core import BOUNDS, Estimate, Unit, Work, checks, formulas, summed
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.dtypes import itemsize
-from course_lib.specs import Accelerator, Transformer
-from course_lib.specs.catalog import accelerator, bounded, decoder, transformer
+from course_lib.specs import Accelerator, Transformer, catalog
+from course_lib.specs.catalog import accelerator, bounded
+from course_lib.workloads import transformer, weights
 from course_lib.workloads.precision import FormatOptions, Formats, formats, of_model
-from course_lib.workloads.transformer import (
-    MATRIX_PARTS,
-    attention_of,
-    exchanged,
-    mixed_operators,
-    operators,
-    shared_sums,
-    works_of,
-)
 from course_lib.workloads.weights import (
-    activation_bytes,
-    active_copies,
     cache_bytes,
-    cached_tokens,
     distinct,
-    layout,
-    matrices,
     max_expert_load,
-    norm_parameters,
-    product_of,
-    read_bytes,
-    require_context,
-    require_divisible,
     streamed_bytes,
     weight_bytes,
 )
 
 __all__ = [
-    "Claim",
-    "Crossover",
     "Estimate",
     "Formats",
-    "Memory",
-    "MemoryFit",
-    "StepTerm",
-    "StepTerms",
     "cache_bytes",
     "check_claim",
     "coefficients",
@@ -90,25 +53,18 @@ __all__ = [
 
 
 class Options(FormatOptions, total=False):
-    """How a step is laid out: what `decode`, `prefill` and `mixed` take by name.
+    """How a step is laid out, by name: formats w, x, kv and compute as in `formats`, and chips."""
 
-    Attributes
-    ----------
-    w, x, kv, compute : formats of weights, activations, cache and products, as in `formats`.
-    tp : chips that share the model by tensor parallelism: times, FLOPs and bytes are those of one
-        of them.
-    ep : chips over which routed experts are spread, each as a whole, rather than each shared by
-        `tp`: a multiple of it. The step is that of all `ep` chips; every `tp` of them share the
-        rest of the model and have their part of the sequences. The busiest chip decides.
-    skew : as in `max_expert_load`.
-    link : what joins the chips: the name of one of the chip's links; ``"host"`` for its link to the
-        host, as cards without others have; ``"nodes"`` for several machines, an all-reduce of which
-        shares their ports; or what `course_lib.network` takes, byte/s in one direction say.
-    """
-
+    # Chips that share the model by tensor parallelism: times, FLOPs and bytes are those of one.
     tp: int
+    # Chips over which routed experts are spread, each as a whole, rather than each shared by `tp`:
+    # a multiple of it. The step is that of all `ep` chips; every `tp` of them share the rest of the
+    # model and have their part of the sequences. The busiest chip decides.
     ep: int
-    skew: float
+    skew: float  # as in `max_expert_load`
+    # What joins the chips: the name of one of the chip's links; "host" for its link to the host, as
+    # cards without others have; "nodes" for several machines, an all-reduce of which shares their
+    # ports; or what `course_lib.network` takes, byte/s in one direction say.
     link: Any
 
 
@@ -119,10 +75,10 @@ class Deployment:
     model: Transformer
     chip: Accelerator
     fm: Formats
-    tp: int
-    ep: int
-    skew: float
-    link: Any
+    tp: int = 1
+    ep: int = 1
+    skew: float = 1.0
+    link: Any = None
 
     @property
     def split(self) -> dict[str, int]:
@@ -130,18 +86,10 @@ class Deployment:
         return {"tp": self.tp, "ep": self.ep}
 
 
-def _deployed(
-    model: Transformer,
-    chip: Accelerator | str,
-    *,
-    tp: int = 1,
-    ep: int = 1,
-    skew: float = 1.0,
-    link: Any = None,
-    **given: Any,
-) -> Deployment:
+def _deployed(model: Transformer, chip: Accelerator | str, **given: Any) -> Deployment:
     on = accelerator(chip)
-    return Deployment(model, on, of_model(model, on, **given), tp, ep, skew, link)
+    laid = {name: given.pop(name) for name in ("tp", "ep", "skew", "link") if name in given}
+    return Deployment(model, on, of_model(model, on, **given), **laid)
 
 
 def decode(
@@ -165,7 +113,6 @@ def decode(
 
     Parameters
     ----------
-    model, chip : a transformer that decodes and an accelerator, or their keys.
     batch, context : sequences, and tokens in the cache of each, the new one included. Broadcast.
     **options : formats w, x, kv and compute, chips tp and ep, skew and link, as `Options` says.
 
@@ -177,13 +124,6 @@ def decode(
     is the step as one perfect program, in which all tokens may choose the same experts, on their
     own chip, and a switch adds up what chips share: see `speed_of_light`.
 
-    Raises
-    ------
-    CourseError
-        If the model does not decode, a size is not a positive whole number, the context is longer
-        than the model's, the chip lacks a peak for the arithmetic, `tp` does not divide the model,
-        or `ep` its experts, or `link` is missing or joins one chip.
-
     Examples
     --------
     >>> step = decode("llama-3-8b", "h100-sxm", 1, 1024)
@@ -191,11 +131,11 @@ def decode(
     ('memory-bound', 4.52)
     """
     # Source: [austin2025] chapter 7.
-    one = _deployed(decoder(model, windows=True), chip, **options)
-    sequences, length = wholes(batch=batch, context=context)
-    require_context(one.model, "context", length)
+    one = _deployed(catalog.decoder(model, windows=True), chip, **options)
+    sequences, length = checks.wholes(batch=batch, context=context)
+    weights.require_context(one.model, "context", length)
     asked = sequences, 1.0, length
-    works = partial(operators, one.model, *asked, one.fm)
+    works = partial(transformer.operators, one.model, *asked, one.fm)
     return _estimate(one, works, asked, _room(one, sequences, length, sequences))
 
 
@@ -213,26 +153,24 @@ def prefill(
 
     Parameters
     ----------
-    model, chip : a transformer and an accelerator, or their keys.
     batch, prompt : sequences, and tokens in each. Broadcast.
     causal : whether a token attends to itself and those before it only; by default as the model's
         kind. ``False`` counts the whole square for a decoder too, as many tools do.
-    **options : as in `decode`.
 
     Examples
     --------
     >>> prefill("llama-3-8b", "h100-sxm", 1, 8192).bound
     'compute-bound'
     """
-    one = _deployed(transformer(model, windows=True), chip, **options)
-    sequences, length = wholes(batch=batch, prompt=prompt)
-    require_context(one.model, "prompt", length)
-    if np.any((tokens := sequences * length) >= EXACT):
+    one = _deployed(catalog.transformer(model, windows=True), chip, **options)
+    sequences, length = checks.wholes(batch=batch, prompt=prompt)
+    weights.require_context(one.model, "prompt", length)
+    if np.any((tokens := sequences * length) >= checks.EXACT):
         raise CourseError(
             f"batch times prompt must stay below 2**53 tokens (got {np.max(tokens):g})"
         )
     asked = sequences, length, length
-    works = partial(operators, one.model, *asked, one.fm, decoding=False, causal=causal)
+    works = partial(transformer.operators, one.model, *asked, one.fm, decoding=False, causal=causal)
     return _estimate(one, works, asked, _room(one, sequences, length, length))
 
 
@@ -244,17 +182,9 @@ def mixed(
     **options: Unpack[Options],
 ) -> Estimate:
     """Bound a step whose sequences differ, as servers run it: some decode, others are at a part of
-    their prompt.
-
-    `decode` is this with one new token everywhere, and `prefill` with whole prompts; what is
-    counted, `decode` says. Attention of all sequences is one kernel a layer.
-
-    Parameters
-    ----------
-    model, chip : a transformer that decodes and an accelerator, or their keys.
-    new, context : new tokens of each sequence, and tokens in its cache with them: lists of one
-        length, or one number for all.
-    **options : as in `decode`.
+    their prompt. `new` tokens of each sequence, and `context`, tokens in its cache with them, are
+    lists of one length, or one number for all. What is counted, `decode` says; attention of all
+    sequences is one kernel a layer.
 
     Examples
     --------
@@ -262,18 +192,16 @@ def mixed(
     >>> 1 < step.lower / decode("llama-3-8b", "h100-sxm", 63, 1024).lower < 2
     True
     """
-    one = _deployed(decoder(model, windows=True), chip, **options)
-    each, length = wholes(new=new, context=context)
-    require_context(one.model, "context", length)
+    one = _deployed(catalog.decoder(model, windows=True), chip, **options)
+    each, length = checks.wholes(new=new, context=context)
+    weights.require_context(one.model, "context", length)
     many, seen = np.broadcast_arrays(np.atleast_1d(each), np.atleast_1d(length))
-    works = partial(mixed_operators, one.model, each, length, one.fm)
+    works = partial(transformer.mixed_operators, one.model, each, length, one.fm)
     return _estimate(one, works, (1.0, many, seen), None, apart=True)
 
 
 def _room(one: Deployment, batch: Any, length: Any, tokens: Any) -> Callable[[], Any] | None:
-    """Whether a step has room, once somebody asks, with as many `tokens` in flight: a batch in
-    decode, one prompt in prefill.
-    """
+    """Whether a step has room, once somebody asks, with as many `tokens` in flight."""
     if one.chip.memory is None:
         return None
     given = {"w": one.fm, **one.split, "tokens": tokens}
@@ -287,18 +215,16 @@ def _estimate(
     room: Any,
     apart: bool = False,
 ) -> Estimate:
-    """What `works` gives, on a chip; `asked` are sequences, new tokens and all of each, one by one
-    where they stand `apart`.
-    """
+    """What `works` gives on a chip, of sequences, new and all tokens of each, or each `apart`."""
     model, chip, fm = one.model, one.chip, one.fm
-    many = max(count("tp", one.tp), count("ep", one.ep))
+    many = max(checks.count("tp", one.tp), checks.count("ep", one.ep))
     if one.link is not None and many == 1:
         raise CourseError(
             f"link joins several chips, and tp is 1 (got link={shown(one.link)}): pass tp=2 "
             f"or more, or no link"
         )
     parts = _parts(works(**one.split, skew=one.skew), chip)
-    tp, ep, groups = layout(model, **one.split)
+    tp, ep, groups = weights.layout(model, **one.split)
     alone = parts if many == 1 else _parts(works(), chip)
     batch, new, seen = asked
     attention = attention_least(model, alone["attention"], chip, batch, new, seen, fm)
@@ -311,13 +237,13 @@ def _estimate(
     if tp > 1:
         # Two sums a layer, after attention and after the MLP: over the link, and through each
         # chip's own memory once.
-        sums: Any = shared_sums(model, tokens / groups, fm, tp)
+        sums: Any = transformer.shared_sums(model, tokens / groups, fm, tp)
         took = network.all_reduce(sums.shape[0], _joined(one, "tp", tp), tp)
         parts["all_reduce"] = bounded(sums, chip, comms=sums.kernels * took)
         crossing = crossed_once(parts["all_reduce"].t_network, tp)
     if ep > tp:
         joins = _joined(one, "ep", ep)
-        sent: Any = exchanged(model, tokens, fm, tp, ep)
+        sent: Any = transformer.exchanged(model, tokens, fm, tp, ep)
         # Over machines there is one way; elsewhere a switch is the fastest.
         way = None if isinstance(joins, network.Nodes) else "switched"
         took = network.all_to_all(sent.shape[0], joins, ep, algorithm=way)
@@ -353,7 +279,7 @@ def least_of(
     `parts` are estimates on a single chip, and `network` the s that what chips exchange takes.
     """
     t_math, flops = attention[0], attention[1]
-    for name in MATRIX_PARTS:
+    for name in transformer.MATRIX_PARTS:
         if name in parts and name != "attention":
             t_math = t_math + parts[name].t_math
             flops = flops + parts[name].flops
@@ -364,18 +290,16 @@ def least_of(
 def attention_least(
     model: Any, own: Any, chip: Any, batch: Any, fresh: Any, seen: Any, fm: Any
 ) -> list[Any]:
-    """Seconds and FLOPs of attention in the form that takes less: `own`, its part of the step, or
-    latent attention on keys and values that are expanded from the whole cache.
-    """
+    """Seconds and FLOPs of attention: `own`, or what expands a latent cache, whichever is less."""
     if model.latent is None or "keep" in own.parts:
         return [own.t_math, own.flops]
-    near = attention_of(model, batch, fresh, seen, fm, 1, True, True)["attention"]
-    far = attention_of(model, batch, fresh, seen, fm, 1, False, True)["attention"]
+    near = transformer.attention_of(model, batch, fresh, seen, fm, 1, True, True)["attention"]
+    far = transformer.attention_of(model, batch, fresh, seen, fm, 1, False, True)["attention"]
     close, wide = bounded(near, chip), bounded(far, chip)
     t_math, flops = wide.t_math, wide.flops
-    for one in matrices(model, absorbed=False):
+    for one in weights.matrices(model, absorbed=False):
         if one.name == "kv_up":
-            again = bounded(product_of(one, batch * (seen - fresh), 1, fm), chip)
+            again = bounded(weights.product_of(one, batch * (seen - fresh), 1, fm), chip)
             t_math, flops = t_math + again.t_math, flops + again.flops
     return [np.minimum(close.t_math, t_math), np.where(close.t_math < t_math, close.flops, flops)]
 
@@ -386,26 +310,26 @@ def moved_once(model: Any, batch: Any, fresh: Any, seen: Any, fm: Any, tp: Any, 
     is written; and the results, a token's logits for each sequence.
     """
     x, tables = itemsize(fm.x), (model.head != "tied") + (model.positions > 0)
-    found = (norm_parameters(model) + model.width * tables) * x
+    found = (weights.norm_parameters(model) + model.width * tables) * x
     found = found / tp
-    for one in matrices(model):
-        found = found + read_bytes(one, 1, fm) / (chips if one.routed else tp)
+    for one in weights.matrices(model):
+        found = found + weights.read_bytes(one, 1, fm) / (chips if one.routed else tp)
     out = fresh * model.width if model.head == "none" else model.vocab
-    kept = cache_bytes(model, fm) * cached_tokens(model, seen) if model.kind == "decoder" else 0
+    kept = 0.0
+    if model.kind == "decoder":
+        kept = cache_bytes(model, fm) * weights.cached_tokens(model, seen)
     return found + batch * (out * x + kept) / chips
 
 
 def crossed_once(ring: Any, chips: Any) -> Any:
-    """Seconds of an all-reduce in which each chip sends its array once and receives the sum, of
-    those of a ring: what a switch that adds up needs, and no fewer will do.
-    """
+    """Seconds of an all-reduce through a switch that adds up, the fewest, from those of a ring."""
     # A ring sends 2 (n - 1) / n of the array (course_lib.network), such a switch all of it once.
     return ring * chips / (2 * (chips - 1))
 
 
 def cached(step: Estimate) -> Any:
     """The speed of light of a step that finds its parameters and cache in the last-level cache, s:
-    as after the step before, where so much fits there. `None` where it does not, or nobody knows.
+    as after the step before, if so much fits there. `None` where it does not, or nobody knows.
     """
     size = getattr(step.chip, "llc", None)
     if step.least is None or size is None or np.any(np.asarray(step.least.bytes) > size):
@@ -415,9 +339,7 @@ def cached(step: Estimate) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
-    """What lies in the memory of each chip, byte: parameters, keys and values, and what the tokens
-    in flight leave between operators. Broadcasts.
-    """
+    """What is in each chip's memory, byte; activations are what tokens in flight leave."""
 
     weights: Numbers
     kv: Numbers
@@ -455,13 +377,8 @@ def memory(
     kv: str | None = None,
 ) -> Memory:
     """Bytes that weights, cache and activations take on each chip, with so many sequences and
-    tokens in the cache of each.
-
-    Parameters
-    ----------
-    tp, ep, w, x, kv : as in `decode`.
-    tokens : in flight, whose activations count: the batch in decode, a chunk of the prompt in
-        prefill; 0 leaves activations out. Broadcasts, as `batch` and `context` do.
+    tokens in the cache of each, laid out as in `decode`. Of `tokens` in flight activations count:
+    the batch in decode, a chunk of the prompt in prefill; 0 leaves them out. Broadcasts.
 
     Examples
     --------
@@ -469,15 +386,15 @@ def memory(
     8.0
     """
     # Nothing is computed here: formats that leave the arithmetic open are as good as others.
-    one, chips = transformer(model, windows=True), count("tp", tp)
+    one, chips = catalog.transformer(model, windows=True), checks.count("tp", tp)
     fm = of_model(one, None, w, x, kv, "fp32")
-    sequences, length = wholes(batch=batch, context=context)
-    in_flight = nonnegative("tokens", tokens)
-    together(batch=sequences, context=length, tokens=in_flight)
+    sequences, length = checks.wholes(batch=batch, context=context)
+    in_flight = checks.nonnegative("tokens", tokens)
+    checks.together(batch=sequences, context=length, tokens=in_flight)
     each = cache_bytes(one, fm, tp=chips) if one.kind == "decoder" else 0
-    cached = sequences * cached_tokens(one, length) * each
-    _, wide, groups = layout(one, chips, ep)
-    active = in_flight * activation_bytes(one, 1, fm, tp=chips)
+    cached = sequences * weights.cached_tokens(one, length) * each
+    _, wide, groups = weights.layout(one, chips, ep)
+    active = in_flight * weights.activation_bytes(one, 1, fm, tp=chips)
     return Memory(weight_bytes(one, fm, tp=chips, ep=wide), cached / groups, active / groups)
 
 
@@ -490,15 +407,13 @@ def fits(
     capacity: ArrayLike | None = None,
     **given: Any,
 ) -> MemoryFit:
-    """Whether a model serves so many sequences of this length from the memory of its chips.
+    """Whether a model serves so many sequences of this length from the memory of its chips; the
+    rest is as in `memory`.
 
     Parameters
     ----------
-    model, chip : a transformer and an accelerator, or their keys.
     capacity : byte on each chip; the spec table's when not given, all of it. Runtimes leave less:
         say how much. "80 GB" is 80 GiB in the table; a count with 80e9 comes out smaller.
-        Broadcasts.
-    batch, context, **given : as in `memory`.
 
     Examples
     --------
@@ -510,10 +425,10 @@ def fits(
         raise CourseError(
             f"{on.key} has no published memory capacity: pass capacity= in bytes, or --memory in GB"
         )
-    available = positive("capacity", on.memory if capacity is None else capacity)
+    available = checks.positive("capacity", on.memory if capacity is None else capacity)
     needed = memory(model, batch, context, **given)
-    sequences, _ = wholes(batch=batch, context=context)
-    together(batch=needed.kv, tokens=needed.activations, capacity=available)
+    sequences, _ = checks.wholes(batch=batch, context=context)
+    checks.together(batch=needed.kv, tokens=needed.activations, capacity=available)
     left = np.asarray(available - needed.weights - needed.activations)
     sequence = np.asarray(needed.kv) / sequences
     some = formulas.largest(left, np.where(sequence > 0, sequence, 1.0))
@@ -524,24 +439,15 @@ def fits(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
-    """A published speed beside what the chip's ceilings allow. Broadcasts.
+    """A published speed beside what the chip's ceilings allow. Broadcasts."""
 
-    Attributes
-    ----------
-    possible, excess, bound : whether it stays below every ceiling, how many times the nearest one
-        it takes, above 1 where it is impossible, and which that is.
-    fastest : tokens/s that the ceilings allow.
-    needed_bandwidth, bandwidth, needed_rate : byte/s of each chip's memory that it takes, and that
-        there are, and FLOP/s of each chip that it takes.
-    """
-
-    possible: Any
-    excess: Numbers
-    bound: Any
-    fastest: Numbers
-    needed_bandwidth: Numbers
-    bandwidth: float
-    needed_rate: Numbers
+    possible: Any  # whether it stays below every ceiling
+    excess: Numbers  # how many times the nearest one it takes, above 1 where it is impossible
+    bound: Any  # which ceiling that is
+    fastest: Numbers  # tokens/s that the ceilings allow
+    needed_bandwidth: Numbers  # byte/s of each chip's memory that it takes
+    bandwidth: float  # and that there are
+    needed_rate: Numbers  # FLOP/s of each chip that it takes
 
 
 def check_claim(
@@ -564,12 +470,10 @@ def check_claim(
 
     Parameters
     ----------
-    model, chip : a transformer that decodes and an accelerator, or their keys.
     tokens_per_second, batch : as published, of all sequences that share a pass. Broadcast.
     tokens_per_pass : that a pass yields for each of them: with speculative decoding more than one,
         the mean that is accepted. Broadcasts.
     context : tokens in each cache; 0 charges weights only, which holds at any length. Broadcasts.
-    tp, **given : chips that share the model, and formats w, x, kv and compute, as in `formats`.
 
     Examples
     --------
@@ -577,44 +481,35 @@ def check_claim(
     >>> claim.possible, round(claim.needed_bandwidth / 1e12, 1), round(claim.excess, 2)
     (False, 21.3, 4.44)
     """
-    one, on = decoder(model, windows=True), accelerator(chip)
+    one, on = catalog.decoder(model, windows=True), accelerator(chip)
     fm = of_model(one, on, **given)
-    speed, sequences = positive("tokens_per_second", tokens_per_second), whole("batch", batch)
-    each, length = positive("tokens_per_pass", tokens_per_pass), nonnegative("context", context)
+    speed, sequences = (
+        checks.positive("tokens_per_second", tokens_per_second),
+        checks.whole("batch", batch),
+    )
+    each, length = (
+        checks.positive("tokens_per_pass", tokens_per_pass),
+        checks.nonnegative("context", context),
+    )
     if np.any(np.asarray(length) % 1):
         raise CourseError(f"context must be whole, or 0 for weights only (got {shown(context)})")
-    together(tokens_per_second=speed, batch=sequences, tokens_per_pass=each, context=length)
-    require_context(one, "context", length)
-    passes, shared = speed / (sequences * each), require_divisible(one, tp)
-    kept = sequences * cached_tokens(one, length) * cache_bytes(one, fm)
+    checks.together(tokens_per_second=speed, batch=sequences, tokens_per_pass=each, context=length)
+    weights.require_context(one, "context", length)
+    passes, shared = speed / (sequences * each), weights.require_divisible(one, tp)
+    kept = sequences * weights.cached_tokens(one, length) * cache_bytes(one, fm)
     moved = (streamed_bytes(one, 1, fm) + kept) / shared
-    t_math, flops = _token(one, on, fm, length, shared)
-    shares = np.stack(np.broadcast_arrays(speed * t_math, passes * moved / on.bandwidth))
+    # Of one token the arithmetic on the matrix unit; without attention where the length is 0.
+    seen, charged = np.maximum(length, 1), np.asarray(length) > 0
+    parts = _parts(transformer.operators(one, 1, 1, seen, fm), on)
+    attention = attention_least(one, parts["attention"], on, 1.0, 1.0, seen, fm)
+    token = least_of(parts, [charged * each for each in attention], 1.0, on, shared, 0.0)
+    shares = np.stack(np.broadcast_arrays(speed * token.t_math, passes * moved / on.bandwidth))
     excess: Any = plain(shares.max(axis=0))
     nearest = plain(np.asarray(BOUNDS)[shares.argmax(axis=0)])
     possible = plain(np.asarray(excess) <= 1)
     return Claim(
-        possible, excess, nearest, speed / excess, passes * moved, on.bandwidth, speed * flops
+        possible, excess, nearest, speed / excess, passes * moved, on.bandwidth, speed * token.flops
     )
-
-
-def _token(
-    model: Transformer, chip: Accelerator, fm: Formats, length: Numbers, tp: int
-) -> tuple[Numbers, Numbers]:
-    """Seconds of arithmetic and FLOPs of one token on the matrix unit; without attention where the
-    length is 0.
-    """
-    seen = np.maximum(length, 1)
-    works = operators(model, 1, 1, seen, fm)
-    parts = {
-        part: summed({name: bounded(work, chip) for name, work in works[part].items()})
-        for part in MATRIX_PARTS
-        if part in works
-    }
-    charged = np.asarray(length) > 0
-    attention = attention_least(model, parts["attention"], chip, 1.0, 1.0, seen, fm)
-    found = least_of(parts, [charged * one for one in attention], 1.0, chip, tp, 0.0)
-    return found.t_math, found.flops
 
 
 # Tokens of context beyond which attention is all there is.
@@ -625,26 +520,16 @@ _LARGE = 2**16
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """The first batch at which decode is compute-bound, and what decides it.
+    """The first batch at which decode is compute-bound, and what decides it."""
 
-    Attributes
-    ----------
-    batch, reason : the smallest whole batch, or `None` where no batch is ever enough; and why.
-    limit_intensity, ridge : FLOP/byte of what each further sequence adds, to which the intensity
-        tends in large batches; and that it must exceed, of the chip for the arithmetic's formats.
-    weights_only_batch : the batch if weights were all that is read: the rule of thumb.
-    max_context : the longest context at which some batch is compute-bound: 0 if there is none,
-        `inf` if all are.
-    max_batch_fit : how many sequences of this context fit into the chip's memory beside the
-        weights; `None` without a context or a published capacity.
-    """
-
-    batch: int | None
+    batch: int | None  # the smallest whole one, `None` where no batch is ever enough
     reason: str
-    limit_intensity: float
-    ridge: float
-    weights_only_batch: int
-    max_context: float
+    limit_intensity: float  # FLOP/byte that each further sequence adds: the limit of large batches
+    ridge: float  # which that must exceed, of the chip for the arithmetic's formats
+    weights_only_batch: int  # if weights were all that is read: the rule of thumb
+    max_context: float  # at which some batch is compute-bound: 0 if there is none, `inf` if all are
+    # Sequences of this context that fit into the chip's memory beside the weights; `None` without a
+    # context or a published capacity.
     max_batch_fit: int | None
 
 
@@ -665,12 +550,9 @@ def first_compute_bound_batch(
 
     Parameters
     ----------
-    model, chip : a transformer that decodes and an accelerator, or their keys.
     context : tokens in the cache, the new one included; one number. 0 leaves attention out.
-    tp : chips that share the model. What their links take is left out, as every other unit than the
-        matrix unit and the memory is.
+    tp : chips that share the model. What their links take is left out.
     capacity : byte of the chip's memory, as in `fits`.
-    **given : formats w, x, kv and compute, as in `course_lib.llm.decode`.
 
     Examples
     --------
@@ -678,17 +560,21 @@ def first_compute_bound_batch(
     >>> found.batch, found.weights_only_batch, found.max_context
     (1299, 296, 345.0)
     """
-    one, on = decoder(model, windows=True), accelerator(chip)
+    one, on = catalog.decoder(model, windows=True), accelerator(chip)
     fm = of_model(one, on, **given)
-    tokens = float(count("context", context, 0))
+    tokens = float(checks.count("context", context, 0))
     if tokens > _FAR:
         raise CourseError(
             f"context must be at most 2**40 tokens, beyond which attention is all there "
             f"is (got {context})"
         )
-    room = None if capacity is None else single("capacity", positive("capacity", capacity))
-    chips = require_divisible(one, tp)
-    for part in operators(one, 1, 1, max(tokens, 1), fm, tp=chips).values():
+    room = (
+        None
+        if capacity is None
+        else checks.single("capacity", checks.positive("capacity", capacity))
+    )
+    chips = weights.require_divisible(one, tp)
+    for part in transformer.operators(one, 1, 1, max(tokens, 1), fm, tp=chips).values():
         for work in part.values():
             bounded(work, on)  # which refuses arithmetic that the chip does not have
     limit = _per_sequence(one, on, fm, tokens, chips)
@@ -738,12 +624,12 @@ def _lead(step: Any) -> Any:
 
 def _step(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> Sums:
     """The matrix unit's operators of one step, as one sum."""
-    works = works_of(model, batch, 1.0, max(context, 1), fm, tp, True, True)
+    works = transformer.works_of(model, batch, 1.0, max(context, 1), fm, tp, True, True)
     t_math: Any = 0.0
     t_memory: Any = 0.0
     flops: Any = 0.0
     moved: Any = 0.0
-    for part in MATRIX_PARTS:
+    for part in transformer.MATRIX_PARTS:
         if part in works and (context > 0 or part != "attention"):
             for work in works[part].values():
                 one = bounded(work, chip)
@@ -753,9 +639,7 @@ def _step(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> 
 
 
 def _per_sequence(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> Sums:
-    """What further sequences add to a batch so large that it touches every expert already: no
-    weights.
-    """
+    """What further sequences add to a batch that touches every expert already: no weights."""
     one = _step(model, chip, fm, _LARGE, context, tp)
     two = _step(model, chip, fm, 2 * _LARGE, context, tp)
     t_math, t_memory = two.t_math - one.t_math, two.t_memory - one.t_memory
@@ -797,10 +681,7 @@ Parts = tuple[float, float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class StepTerm:
-    """An operator of a step over all layers: the part that it belongs to, and what it is called
-    there; where its arithmetic runs, and in which format; FLOPs and bytes as
-    `core.formulas.amount` takes them.
-    """
+    """An operator of a step over all layers; `formulas.amount` takes its FLOPs and bytes."""
 
     part: str
     name: str
@@ -818,24 +699,15 @@ class StepTerm:
 
 @dataclass(frozen=True, slots=True)
 class StepTerms:
-    """A decode step of a model: `operators` in the order in which they run, and bytes of `memory`
-    that weights and cache take, as `core.formulas.amount` takes them.
-    """
+    """The operators of a decode step in their order, and bytes of memory for weights and cache."""
 
     operators: tuple[StepTerm, ...]
     memory: Parts
 
 
 def coefficients(model: Transformer | str, **given: Unpack[FormatOptions]) -> StepTerms:
-    """What `decode` and `fits` sum up for one chip, at every batch and context, as numbers.
-
-    They are found by asking for a few steps, none by counting anew. Contexts that the model was not
-    released for are not refused.
-
-    Parameters
-    ----------
-    model : a transformer that decodes, or its key.
-    **given : formats w, x, kv and compute, as in `course_lib.llm.decode`.
+    """What `decode` and `fits` sum up for one chip, at every batch and context, as numbers, found
+    by asking for a few steps. Contexts that the model was not released for are not refused.
 
     Examples
     --------
@@ -844,13 +716,13 @@ def coefficients(model: Transformer | str, **given: Unpack[FormatOptions]) -> St
     >>> formulas.amount(step.memory, 16, 4096) == memory("llama-3-8b", 16, 4096).total
     True
     """
-    one = decoder(model)
+    one = catalog.decoder(model)
     fm = of_model(one, None, **given)
     # The share of the routed experts that one sequence leaves untouched.
-    routed = {each.name: each for each in matrices(one) if each.routed}
-    left = {name: 1 - active_copies(each, 1) / each.copies for name, each in routed.items()}
+    routed = {each.name: each for each in weights.matrices(one) if each.routed}
+    left = {name: 1 - weights.active_copies(each, 1) / each.copies for name, each in routed.items()}
     terms = []
-    for part, works in operators(one, _BATCHES, 1, _CONTEXTS, fm).items():
+    for part, works in transformer.operators(one, _BATCHES, 1, _CONTEXTS, fm).items():
         for name, work in works.items():
             moved = _amounts(work.bytes, left.get(name, 0.0) if part == "experts" else 0.0)
             terms.append(StepTerm(part, name, work.unit, work.dtype, _amounts(work.flops), moved))
@@ -858,9 +730,7 @@ def coefficients(model: Transformer | str, **given: Unpack[FormatOptions]) -> St
 
 
 def _amounts(asked: Any, left: float = 0.0) -> Parts:
-    """The parts of an amount from its values at `_BATCHES` and `_CONTEXTS`; `left` is the share of
-    the routed experts that a sequence leaves untouched, where there are any.
-    """
+    """The parts of an amount from its values; one sequence leaves `left` of the routed experts."""
     values: NDArray[np.float64] = np.broadcast_to(asked, _BATCHES.shape)
     one, two, longer, many, twice = values.tolist()
     token = longer - one

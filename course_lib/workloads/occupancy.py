@@ -1,6 +1,4 @@
-"""How many blocks of a kernel a multiprocessor keeps at once, and how they hide the latency of
-memory.
-"""
+"""How many blocks of a kernel a multiprocessor keeps at once, and how they hide latency."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,14 +28,12 @@ THREADS, REGISTERS = 1024, 255
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """What of a kernel a multiprocessor keeps at once: blocks and warps, their share of the warps
-    that it can keep, the occupancy, and for how many blocks each resource alone would do.
-    """
+    """What of a kernel a multiprocessor keeps at once, and the share of the warps that it can."""
 
     blocks: int
     warps: int
     share: float
-    limits: Mapping[str, int]
+    limits: Mapping[str, int]  # blocks that each resource alone would do for
 
     @property
     def scarce(self) -> tuple[str, ...]:
@@ -52,7 +48,6 @@ def resident(
 
     Parameters
     ----------
-    chip : with published limits of a multiprocessor, or its key.
     threads, registers : of a block, and of 32 bits that each thread has.
     memory : byte of shared memory that a block asks for. What CUDA keeps for itself comes on top.
 
@@ -141,21 +136,14 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice of a tile's operands, on a multiprocessor with its share of the chip.
+    """A slice of a tile's operands, on a multiprocessor with its share of the chip."""
 
-    Attributes
-    ----------
-    held, flops : byte of shared memory that it occupies, and operations that are done with it.
-    latency, load, math : s until memory answers, s to hand the slice over, s to multiply it.
-    room : slices that fit into the shared memory of one block.
-    """
-
-    held: float
-    flops: float
-    latency: float
-    load: float
-    math: float
-    room: int
+    held: float  # byte of shared memory that it occupies
+    flops: float  # operations that are done with it
+    latency: float  # s until memory answers
+    load: float  # s to hand the slice over
+    math: float  # s to multiply it
+    room: int  # slices that fit into the shared memory of one block
 
     def seconds(self, stages: int) -> float:
         """Seconds a slice once loads and products run along, with places for so many slices."""
@@ -163,10 +151,9 @@ class Slice:
         return max(self.math, self.load, cycle / count("stages", stages))
 
     def timeline(self, stages: int, slices: int) -> tuple[Turn, ...]:
-        """When each of the first slices is loaded and multiplied.
-
-        A load is asked for when memory has handed over the one before and a place is free; a
-        product begins when its slice is there and the product before is done.
+        """When each of the first slices is loaded and multiplied. A load is asked for when memory
+        has handed over the one before and a place is free; a product begins when its slice is there
+        and the product before is done.
         """
         places, found = count("stages", stages), list[Turn]()
         for i in range(count("slices", slices)):
@@ -187,15 +174,11 @@ def slice_of(
     patch: tuple[int, int] = (1, 1),
     x: str = "bf16",
 ) -> Slice:
-    """One step of a tile's product: `bk` columns of X and rows of W for `bm` by `bn` results.
+    """One step of a tile's product: `bk` columns of X and rows of W, in `x`, for `bm` by `bn`
+    results, on a multiprocessor with an equal share of the chip's peak and bandwidth.
 
-    Parameters
-    ----------
-    chip : with a published latency and limits, or its key; every multiprocessor has an equal share
-        of its peak and its bandwidth.
-    patch : rows and columns of tiles that run at once and share what they read, so that memory
-        hands each slice of X to a whole row of them once, and each slice of W to a column.
-    x : format of both operands.
+    A `patch` is rows and columns of tiles that run at once and share what they read, so that memory
+    hands each slice of X to a whole row of them once, and each slice of W to a column.
 
     Examples
     --------

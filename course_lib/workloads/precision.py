@@ -17,30 +17,21 @@ GROUPS = ("attention", "mlp", "experts", "shared", "router", "head")
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """The formats of a step, each its own.
+    """The formats of a step, each its own."""
 
-    Attributes
-    ----------
-    w, x, kv : of every matrix, the output matrix included, or a recipe; of activations, norms,
-        biases and an embedding of its own; and of the cache of keys and values.
-    matmul, attention : of the arithmetic in products with weights, and in attention.
-    sizes, products : of what a recipe names, bytes of an element and the format of the arithmetic;
-        ``""`` is for all others.
-    """
-
-    w: str
-    x: str
-    kv: str
-    matmul: str
-    attention: str
+    w: str  # of every matrix, the output matrix included, or a recipe
+    x: str  # of activations, norms, biases and an embedding of its own
+    kv: str  # of the cache of keys and values
+    matmul: str  # of the arithmetic in products with weights
+    attention: str  # and in attention
+    # Of what a recipe names, bytes of an element and the format of the arithmetic; "" is for all
+    # others.
     sizes: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
     products: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
 
 class FormatOptions(TypedDict, total=False):
-    """Formats of weights, activations, cache and products, as `formats` has them; those that are
-    not given are as the model's own file declares, or bf16.
-    """
+    """Formats as `formats` has them; else those that the model's own file declares, or bf16."""
 
     w: str | Formats | None
     x: str | None
@@ -63,8 +54,7 @@ def formats(
     x : of the activations; that of the weights where it has 16 bits or more, ``"bf16"`` otherwise.
     kv : of the cache; that of the activations when not given.
     compute : of the arithmetic, or a recipe of it; in products the wider of `w` and `x` when not
-        given. Attention never runs in less than its operands have: int8 products leave the
-        attention between bf16 activations in bf16.
+        given. Attention never runs in less than its operands have.
 
     Examples
     --------
@@ -84,9 +74,8 @@ def formats(
 def of_model(
     model: Any, chip: Any, w: Any = None, x: Any = None, kv: Any = None, compute: Any = None
 ) -> Formats:
-    """`formats` of a model's step: what is not given is as its file declares, or bf16. Where the
-    arithmetic is not given, and `chip` has no rate for what the file declares, products run in the
-    format of the activations.
+    """`formats` of a model's step: what is not given is as its file declares, or bf16; and where
+    `chip` has no rate for the arithmetic declared, products run in the format of the activations.
     """
     if isinstance(w, Formats):
         return w

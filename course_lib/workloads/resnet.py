@@ -1,10 +1,8 @@
-"""A residual network layer by layer: FLOPs, parameters, and four answers to the question which
-bytes count.
-"""
+"""A residual network layer by layer: FLOPs, parameters, and four answers to which bytes count."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -26,29 +24,25 @@ Counted = Literal["weights", "operands", "fused", "eager"]
 BYTES: tuple[Counted, ...] = ("weights", "operands", "fused", "eager")
 
 
+class Counting(TypedDict, total=False):
+    """Formats of weights, ``"fp16"``, and of activations, as `w`, and which of `BYTES`."""
+
+    w: str
+    x: str | None
+    counted: Counted
+
+
 @dataclass(frozen=True, slots=True)
 class ConvLayer:
-    """A convolution with the batch norm, ReLU and sum that follow it, a pooling, or the classifier.
-    Sizes are of one image.
+    """A convolution and what follows it, a pooling, or the classifier. Sizes are of one image."""
 
-    Attributes
-    ----------
-    name : ``"stem"``, ``"max_pool"``, ``"2.1.conv1"`` (stage, block, convolution),
-        ``"average_pool"``, ``"classifier"``.
-    flops : of the convolution or the classifier, two a multiply-accumulate; none are counted for
-        the rest.
-    parameters : weights, with the batch norm's scale and shift or the classifier's bias.
-    inputs, outputs : elements read and written.
-    pool : whether it is a pooling.
-    norm, relu, adds : what follows the convolution.
-    """
-
-    name: str
-    flops: int
-    parameters: int
-    inputs: int
-    outputs: int
+    name: str  # "stem", "max_pool", "2.1.conv1" (stage, block, convolution), "classifier", …
+    flops: int  # of the convolution or the classifier, two a multiply-accumulate; else none
+    parameters: int  # with the batch norm's scale and shift, or the classifier's bias
+    inputs: int  # elements read
+    outputs: int  # and written
     pool: bool = False
+    # What follows the convolution.
     norm: bool = False
     relu: bool = False
     adds: bool = False
@@ -135,43 +129,24 @@ def _convolution(
     return ConvLayer(name, flops, *sizes, norm=True, **{"relu": True, **follows})
 
 
-def work(
-    net: ConvNet | str,
-    batch: ArrayLike,
-    *,
-    w: str = "fp16",
-    x: str | None = None,
-    counted: Counted = "operands",
-) -> Work:
+def work(net: ConvNet | str, batch: ArrayLike, **how: Unpack[Counting]) -> Work:
     """The whole network as one piece of work: its layers' FLOPs and bytes added up before any chip
     is chosen. A roofline of the sum lets the layers overlap, one's arithmetic with another's
-    traffic; `forward` does not.
-
-    Parameters
-    ----------
-    net, batch : a convnet or its key, and images. Broadcasts.
-    w, x : formats of weights and activations; `x` defaults to `w`.
-    counted : which bytes, as `BYTES` says.
+    traffic; `forward` does not. `counted` are bytes as `BYTES` says; `x` defaults to `w`.
 
     Examples
     --------
     >>> [round(work("resnet-50", 64, counted=counted).intensity, 1) for counted in BYTES]
     [10240.1, 184.4, 142.0, 50.3]
     """
-    every = list(_works(net, batch, w, x, counted).values())
+    every = list(_works(net, batch, **how).values())
     flops: Numbers = sum(one.flops for one in every)
     moved: Numbers = sum(one.bytes for one in every)
     return Work(flops, moved, every[0].dtype, kernels=sum(one.kernels for one in every))
 
 
 def forward(
-    net: ConvNet | str,
-    chip: Accelerator | str,
-    batch: ArrayLike,
-    *,
-    w: str = "fp16",
-    x: str | None = None,
-    counted: Counted = "operands",
+    net: ConvNet | str, chip: Accelerator | str, batch: ArrayLike, **how: Unpack[Counting]
 ) -> Estimate:
     """Bound a forward pass on a chip: the layers, its parts, one after another, each under its own
     roof. Launches are in no bound: `kernels` counts them. The rest is as in `work`.
@@ -181,17 +156,12 @@ def forward(
     >>> round(1e3 * forward("resnet-50", "a100-sxm-80", 64).lower, 2)
     2.1
     """
-    on, works = accelerator(chip), _works(net, batch, w, x, counted)
+    on, works = accelerator(chip), _works(net, batch, **how)
     return total(**{name: bounded(one, on) for name, one in works.items()})
 
 
-def _works(
-    net: ConvNet | str, batch: ArrayLike, w: str, x: str | None, counted: Counted
-) -> dict[str, Work]:
+def _works(net: ConvNet | str, batch: ArrayLike, **how: Unpack[Counting]) -> dict[str, Work]:
     """The layers that move anything, by name."""
-    known("counted", counted, BYTES)
-    return {
-        layer.name: layer.work(batch, w=w, x=x, counted=counted)
-        for layer in layers(net)
-        if layer.parameters or layer.elements(counted)
-    }
+    counted = how.get("counted", "operands")
+    moving = [one for one in layers(net) if one.elements(counted) or one.parameters]
+    return {layer.name: layer.work(batch, **how) for layer in moving}

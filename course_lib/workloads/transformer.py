@@ -1,7 +1,5 @@
-"""What a transformer does in a step, operator by operator. Knows no hardware.
-
-`works_of` and what it calls keep to what `course_press.outputs.translate` can say in JavaScript:
-pages count a step by them.
+"""What a transformer does in a step, operator by operator. Knows no hardware. `works_of` and what
+it calls keep to what `course_press.outputs.translate` can say in JavaScript: pages count a step so.
 """
 
 from dataclasses import replace
@@ -60,25 +58,12 @@ def operators(
     causal: bool | None = None,
 ) -> dict[str, dict[str, Work]]:
     """What one chip does in a step, of several the busiest: by part and operator, the work of all
-    layers.
+    layers. `decoding` says whether latent attention works on the latent vectors, `causal` whether
+    attention is; as the model's kind when not given.
 
     Every operator reads its operands from memory and writes its result there. Residual sums,
     activation functions and rotary positions are taken as fused into their neighbours: they add
     nothing. The head sees the last token of each sequence.
-
-    Parameters
-    ----------
-    batch, new, context : sequences, new tokens in each, and tokens that they may look at with
-        themselves. Broadcast.
-    tp, ep, skew : as `course_lib.workloads.llm.Options` has them.
-    decoding : whether latent attention works on the latent vectors.
-    causal : whether attention is; as the model's kind when not given.
-
-    Examples
-    --------
-    >>> from course_lib import llm, model
-    >>> list(operators(model("mixtral-8x7b"), 1, 1, 1024, llm.formats()))
-    ['embedding', 'norms', 'projections', 'attention', 'experts', 'head']
     """
     require(model, fm)
     sequences, each, seen = passed(batch, new, context)
@@ -126,7 +111,7 @@ def mixed_operators(
 
     Weights are read once for all tokens, and attention is one kernel a layer for all sequences. The
     head sees the last token of each. Latent attention works on the latent vectors where any
-    sequence decodes.
+    decodes.
     """
     require(model, fm)
     _, each, seen = passed(1, new, context)
@@ -193,10 +178,8 @@ def _norms(model: Any, tokens: Any, x: float, tp: Any) -> dict[str, Work]:
     found = {"blocks": norm_work(tokens, model.width, model.norm, x, x, count)}
     if model.qk_norm != "":
         for name, heads in {"q": model.heads // tp, "k": kv_heads(model, tp)}.items():
-            if model.qk_norm == "head":
-                found[name] = norm_work(heads * tokens, model.head_dim, "rms", x, x, n)
-            else:
-                found[name] = norm_work(tokens, heads * model.head_dim, "rms", x, x, n)
+            each = heads if model.qk_norm == "head" else 1  # norms of a token, or one of all heads
+            found[name] = norm_work(each * tokens, heads // each * model.head_dim, "rms", x, x, n)
     if at is not None:
         if at.q_rank > 0:
             found["q"] = norm_work(tokens, at.q_rank, "rms", x, x, n)
@@ -221,21 +204,12 @@ def attention_of(
     cached = model.kind == "decoder" and (at is None or decoding)
     kept = kv if cached else None
     found: dict[str, Work] = {}
-    layers = model.layers - model.windowed
-    if layers > 0:
-        shape, every = (batch, new, seen, heads, shared), pairs(new, seen, causal)
-        found["attention"] = attention_work(
-            shape, width, token, every, x, kept, fm.attention, layers
-        )
-    if model.windowed > 0:
-        near, some = (
-            np.minimum(seen, model.window + new - 1),
-            pairs_in_window(new, seen, model.window),
-        )
-        shape = (batch, new, near, heads, shared)
-        found["window"] = attention_work(
-            shape, width, token, some, x, kept, fm.attention, model.windowed
-        )
+    near, some = np.minimum(seen, model.window + new - 1), pairs_in_window(new, seen, model.window)
+    whole = ["attention", model.layers - model.windowed, seen, pairs(new, seen, causal)]
+    for name, layers, far, paired in [whole, ["window", model.windowed, near, some]]:
+        if layers > 0:
+            shape = (batch, new, far, heads, shared)
+            found[name] = attention_work(shape, width, token, paired, x, kept, fm.attention, layers)
     if at is not None and not decoding:
         # Latent vectors that go to the cache.
         elements, n = batch * new * cache_width(model), model.layers

@@ -13,19 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Work
-from course_lib.core.checks import (
-    CourseError,
-    Numbers,
-    count,
-    flag,
-    plain,
-    positive,
-    shown,
-    single,
-    whole,
-    wholes,
-)
+from course_lib.core import Work, checks
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.dtypes import itemsize
 from course_lib.ops.products import product
 from course_lib.specs import Transformer
@@ -34,29 +23,18 @@ from course_lib.workloads.precision import Formats, picked
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A kind of weight matrix W[inputs, outputs] of a model, on one chip.
+    """A kind of weight matrix W[inputs, outputs] of a model, on one chip."""
 
-    Attributes
-    ----------
-    part, name : the part of a step it belongs to, and what it is called there.
-    inputs, outputs, layers : sizes, and in how many layers there is one.
-    copies : matrices of this kind in a layer: experts, or heads.
-    visits : of these, how many a token is multiplied by.
-    routed : whether a token chooses them, so that a small batch does not meet all.
-    bias : whether each output has one.
-    fuses_with : a mark that matrices of one input share whose products engines run as one.
-    """
-
-    part: str
-    name: str
+    part: str  # of a step
+    name: str  # in it
     inputs: int
     outputs: int
-    layers: int
-    copies: int = 1
-    visits: int = 1
-    routed: bool = False
-    bias: bool = False
-    fuses_with: str = ""
+    layers: int  # in which there is one
+    copies: int = 1  # in a layer: experts, or heads
+    visits: int = 1  # of these, how many a token is multiplied by
+    routed: bool = False  # whether a token chooses them: a small batch does not meet all
+    bias: bool = False  # whether each output has one
+    fuses_with: str = ""  # matrices of one input whose products engines run as one share a mark
 
     @property
     def parameters(self) -> int:
@@ -110,14 +88,13 @@ def active_experts(tokens: Any, experts: Any, active: Any) -> Any:
 def distinct(tokens: ArrayLike, experts: int, active: int) -> Numbers:
     """Expected number of distinct experts that so many tokens visit, if each chooses `active` of a
     layer's `experts` evenly and on its own. Real routers are less even, so they touch fewer.
-    Broadcasts.
 
     Examples
     --------
     >>> distinct(1, 8, 2), distinct(4, 8, 2)
     (2.0, 5.46875)
     """
-    rows, every, visited = wholes(tokens=tokens, experts=experts, active=active)
+    rows, every, visited = checks.wholes(tokens=tokens, experts=experts, active=active)
     if np.any(np.asarray(visited) > every):
         raise CourseError(
             f"active must be at most experts {shown(experts)} (got {shown(active)}): a "
@@ -130,18 +107,10 @@ def max_expert_load(
     tokens: ArrayLike, experts: int, active: int, chips: int, skew: float = 1.0
 ) -> tuple[Numbers, Numbers]:
     """What the busiest of the chips that a layer's experts are spread over expects of so many
-    tokens, if each chooses evenly and on its own.
-
-    Parameters
-    ----------
-    tokens, experts, active : as in `distinct`.
-    chips : over which the experts are spread, each with as many.
-    skew : how many times the mean the busiest chip gets where routers favor some experts. Nothing
-        is assumed: 1 leaves chance only, of which no router has less for long.
-
-    Returns
-    -------
-    Pairs of a token and an expert of its on that chip; and experts met, of the chip with most.
+    tokens, if each chooses evenly and on its own: pairs of a token and an expert of its on that
+    chip; and experts met, of the chip with most. `skew` is how many times the mean the busiest chip
+    gets where routers favor some experts. Nothing is assumed: 1 leaves chance, of which no router
+    has less for long.
 
     Examples
     --------
@@ -149,9 +118,11 @@ def max_expert_load(
     >>> round(rows, 1), active  # the mean is 32
     (37.4, 2.0)
     """
-    distinct(tokens, every := count("experts", experts), visited := count("active", active))
-    rows, n = whole("tokens", tokens), count("chips", chips)
-    favored = single("skew", positive("skew", skew))
+    distinct(
+        tokens, every := checks.count("experts", experts), visited := checks.count("active", active)
+    )
+    rows, n = checks.whole("tokens", tokens), checks.count("chips", chips)
+    favored = checks.single("skew", checks.positive("skew", skew))
     if favored < 1:
         raise CourseError(f"skew must be 1, as chance alone has it, or more (got {shown(skew)})")
     if every % n:
@@ -207,18 +178,16 @@ def require_context(model: Transformer, name: str, length: Numbers) -> None:
 
 def require_divisible(model: Transformer, tp: int) -> int:
     """How many chips share a model; raise where its sizes do not divide."""
-    chips = count("tp", tp)
+    chips = checks.count("tp", tp)
     if left := not_divisible(model, chips):
         raise CourseError(f"tp must divide {left[0]} {left[1]} (got {chips})")
     return chips
 
 
 def layout(model: Transformer, tp: int, ep: int) -> tuple[int, int, int]:
-    """Chips that share a model, those that its experts are spread over, and how many groups of the
-    first have sequences of their own.
-    """
+    """Chips of a model, of its experts, and groups of the first with sequences of their own."""
     require(model)
-    chips, wide = require_divisible(model, tp), count("ep", ep)
+    chips, wide = require_divisible(model, tp), checks.count("ep", ep)
     if wide == 1:
         return chips, wide, 1
     if model.experts is None:
@@ -231,9 +200,7 @@ def layout(model: Transformer, tp: int, ep: int) -> tuple[int, int, int]:
 
 
 def not_divisible(model: Any, tp: int) -> list[Any]:
-    """The first size of a model that so many chips cannot share, by name and number:
-    ``["heads", 32]``; nothing where they can share all.
-    """
+    """The first size that so many chips cannot share: ``["heads", 32]``; nothing if they can."""
     one = model.experts
     if model.heads % tp > 0:
         return ["heads", model.heads]
@@ -261,7 +228,7 @@ def inconsistent(model: Any) -> str:
 def kv_heads(model: Transformer, tp: int = 1) -> int:
     """Heads of keys and values that one of `tp` chips holds: one at least."""
     require(model)
-    chips = count("tp", tp)
+    chips = checks.count("tp", tp)
     if model.kv_heads % chips and chips % model.kv_heads:
         raise CourseError(f"tp must divide kv_heads {model.kv_heads} (got {chips})")
     return 1 if chips > model.kv_heads else model.kv_heads // chips
@@ -277,7 +244,7 @@ def matrices(model: Transformer, *, tp: int = 1, absorbed: bool = True) -> list[
     # where there are fewer heads of keys and values than chips, they are replicated. So are the
     # router and, in latent attention, what comes before the heads.
     require(model)
-    chips, decoding = require_divisible(model, tp), flag("absorbed", absorbed)
+    chips, decoding = require_divisible(model, tp), checks.flag("absorbed", absorbed)
     found = _projections(model, chips, decoding)
     e = model.experts
     if e is None:
@@ -298,13 +265,8 @@ def matrices(model: Transformer, *, tp: int = 1, absorbed: bool = True) -> list[
 
 
 def _projections(model: Any, tp: int, absorbed: bool) -> list[Matrix]:
-    part, d, n, heads, at = (
-        "projections",
-        model.width,
-        model.layers,
-        model.heads // tp,
-        model.latent,
-    )
+    part, d, n = "projections", model.width, model.layers
+    heads, at = model.heads // tp, model.latent
     if at is None:
         q, kv = heads * model.head_dim, kv_heads(model, tp) * model.head_dim
         bias, out = "qkv" in model.biases, "out" in model.biases
@@ -365,7 +327,7 @@ def streamed_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: in
     15009849344.0
     """
     require(model, fm)
-    rows = whole("tokens", tokens)
+    rows = checks.whole("tokens", tokens)
     found: Numbers = norm_parameters(model) * itemsize(fm.x)
     for one in matrices(model, tp=tp):
         found = found + read_bytes(one, rows, fm)
@@ -373,8 +335,8 @@ def streamed_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: in
 
 
 def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1, ep: int = 1) -> float:
-    """Bytes of all parameters on each chip; routed experts are spread over `ep` chips where that
-    is more than one.
+    """Bytes of all parameters on each chip; routed experts are spread over `ep` chips where that is
+    more than one.
 
     Examples
     --------
@@ -427,13 +389,11 @@ def cache_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
     70272.0
     """
     require(model, fm)
-    return model.layers * cache_width(model, count("tp", tp)) * itemsize(fm.kv)
+    return model.layers * cache_width(model, checks.count("tp", tp)) * itemsize(fm.kv)
 
 
 def cached_tokens(model: Any, context: Any) -> Any:
-    """Tokens whose keys and values a sequence keeps, as the mean of all layers: of those before a
-    window none.
-    """
+    """Tokens whose keys and values a sequence keeps, as the mean of all layers."""
     if model.windowed == 0:
         return context
     share = model.windowed / model.layers
@@ -441,9 +401,7 @@ def cached_tokens(model: Any, context: Any) -> Any:
 
 
 def activation_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: int = 1) -> Numbers:
-    """Bytes of activations while so many tokens pass through: the residual, one product's input,
-    and what comes of it. Logits are left out.
-    """
+    """Bytes of the residual, one product's input, and what comes of it; logits are left out."""
     require(model, fm)
     # One operator runs at a time and what it leaves is used once, so the part with the widest
     # results decides: queries, keys and values, or gate and up of every expert that a token visits.
@@ -453,4 +411,4 @@ def activation_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: 
         if one.part != "head" and not one.name.endswith("out") and not one.name.endswith("down"):
             results[one.part] = results.get(one.part, 0) + one.visits * one.outputs
             widest = max(widest, results[one.part])
-    return whole("tokens", tokens) * ((2 * model.width + widest) * itemsize(fm.x))
+    return checks.whole("tokens", tokens) * ((2 * model.width + widest) * itemsize(fm.x))

@@ -638,7 +638,6 @@ LEFT_OUT = {
     "course_book.explore.views.ranges": "takes an explorer of the library's own",
     "course_lib.core.checks.known": "is how arguments are refused; see test_refusals",
     "course_lib.core.bounds.summed": "total, for estimates of the library's own",
-    "course_lib.core.dtypes.widest": "takes no names: every caller has checked its formats",
     "course_lib.specs.configurations.cited_by": "takes a model of the table",
     "course_tools.diagnosis.causes.seeded": "takes a cause of the fixed list",
     "course_tools.measured.published.lab": "takes a lab of this repository",

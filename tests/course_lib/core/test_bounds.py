@@ -19,7 +19,7 @@ from course_lib import (
     roofline,
     total,
 )
-from course_lib.core import BITS, BOUNDS, RATES, Estimate, sensitivity
+from course_lib.core import BITS, BOUNDS, RATES, Estimate, formulas, sensitivity
 
 positive = st.floats(1e-3, 1e18)
 dtypes = st.sampled_from(sorted(BITS))
@@ -553,3 +553,21 @@ def test_an_estimate_shows_itself_on_a_line(batch):
         assert "\n" not in repr(one)
     assert "an operator with a long name 0" in repr(many)
     assert ("memory-bound" in repr(step)) == (batch == 4)
+
+
+def test_an_amount_is_its_five_parts_at_a_batch_and_a_context():
+    # 100 once, 10 a sequence, 1 a token in a cache, and of 8 for experts all but 0.75 ** 2.
+    assert formulas.amount([100.0, 10.0, 1.0, 8.0, 0.75], 2, 5) == 100 + 20 + 10 + 3.5
+
+
+def test_a_million_tokens_cost_what_their_seconds_are_rented_for():
+    assert formulas.dollars(3.6, 1000.0) == 1.0  # 1000 s at 0.001 USD each
+
+
+def test_a_value_between_two_places_lies_on_their_line_and_beyond_the_last_on_the_last_line():
+    found = [formulas.between([1, 2, 4], [10.0, 20.0, 60.0], x) for x in (1, 1.5, 2, 3, 4, 5)]
+    assert found == [10.0, 15.0, 20.0, 40.0, 60.0, 80.0]
+
+
+def test_no_batch_passes_what_prompts_and_tokens_add_to_the_steps():
+    assert formulas.ceiling(0.02, 300, 1e-4) == pytest.approx(1 / (0.02 + 0.03))

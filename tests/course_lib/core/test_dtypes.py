@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import CourseError
-from course_lib.core import BITS, itemsize, widest
+from course_lib.core import BITS, itemsize
+from course_lib.core.dtypes import widest
 
 dtypes = st.sampled_from(sorted(BITS))
 WIDTHS = {

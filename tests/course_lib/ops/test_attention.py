@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import CourseError, ops
-from course_lib.core import BITS, element, itemsize, widest
+from course_lib.core import BITS, itemsize
+from course_lib.core.dtypes import element, widest
 
 small = st.integers(1, 6)
 dtypes = st.sampled_from(["fp32", "bf16", "fp8"])

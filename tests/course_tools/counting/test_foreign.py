@@ -10,6 +10,7 @@ import pytest
 
 from course_lib import CourseError, block, llm, model
 from course_lib.specs import Transformer
+from course_lib.workloads import transformer
 from course_tools import train
 from course_tools.counting import from_config, named
 from course_tools.counting.huggingface import sizes
@@ -264,8 +265,8 @@ def test_layers_with_a_window_keep_and_read_no_more_than_it_holds(config, parame
     assert llm.memory(one, 3, 8192).kv == pytest.approx(kept, rel=1e-12)
     assert llm.memory(one, 3, window).kv == 3 * each * one.layers * window
     fm = llm.formats()
-    decode = llm.operators(one, 2, 1, 8192, fm)["attention"]
-    read = llm.operators(one, 1, 5000, 5000, fm)["attention"]
+    decode = transformer.operators(one, 2, 1, 8192, fm)["attention"]
+    read = transformer.operators(one, 1, 5000, 5000, fm)["attention"]
     pairs = sum(min(i + 1, window) for i in range(5000))
     per_pair = 2 * one.heads * 2 * one.head_dim
     assert decode["window"].flops == windowed * 2 * window * per_pair
