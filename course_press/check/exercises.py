@@ -9,14 +9,7 @@ from course_book.text import languages
 
 
 def untranslated() -> Iterator[tuple[str, str]]:
-    """Texts that a language lacks, has too many of, or gives other figures than the English: file,
-    and what is wrong.
-
-    Examples
-    --------
-    >>> list(untranslated())
-    []
-    """
+    """Texts a language lacks, has too many of, or with other figures than in English, by file."""
     wanted = {name for one in all() for name in one.misconceptions}
     for lang in languages():
         common = common_texts(lang)

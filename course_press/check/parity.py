@@ -1,8 +1,6 @@
-"""Keeps translations level with the English: the same structure in every language, and sections
-known to be stale.
+"""Keeps translations level with the English: the same structure, and known stale sections.
 
-`chapters/<lang>/stamps.json` holds, for each section, the hash of the English text that its
-translator last looked at.
+`chapters/<lang>/stamps.json` has the hash of the English that each section's translator last saw.
 """
 
 import hashlib
@@ -149,9 +147,7 @@ def differences(source: Chapter, translation: Chapter) -> Iterator[tuple[Line, s
 
 
 def missing_terms(source: Chapter, translation: Chapter, lang: str) -> Iterator[str]:
-    """Terms of the glossary that the English uses and whose fixed translation the page
-    never uses.
-    """
+    """Glossary terms of the English whose fixed translation the page never uses."""
     english, here = words(SOURCE, "term"), words(lang, "term")
     said, says = (
         " ".join([c.title, *(_CODE.sub(" ", line.text) for line in c.prose)]).lower()
@@ -198,14 +194,7 @@ def stale_sections(source: Chapter, stamps: Mapping[str, Mapping[str, str]]) -> 
 
 
 def stamp(root: Path, lang: str, wanted: str) -> Sequence[str]:
-    """Record that a translator has looked at a chapter, or at one section:
-    ``"rooflines#sec-matmul"``.
-
-    Raises
-    ------
-    CourseError
-        If the book has no such chapter or section in this language.
-    """
+    """Record that a translator has seen a chapter, or a section: ``"rooflines#sec-matmul"``."""
     name, _, anchor = wanted.partition("#")
     by_name = {
         translation.path.stem: source

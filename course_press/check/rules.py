@@ -1,6 +1,4 @@
-"""Checks the source without running it: references, inline rules, numbers typed by hand, cells
-nobody uses.
-"""
+"""Checks the source without running it: references, inline rules, typed numbers, unused cells."""
 
 import ast
 import json
@@ -237,9 +235,7 @@ def _labs(books: Iterable[Book]) -> Iterator[Finding]:
 
 
 def _provenance(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
-    """Every chip, model and price loads, which proves its figures' sources; every source is cited
-    by one of them.
-    """
+    """Chips, models and prices load, which proves their sources, and cite every source."""
     data = specs.DATA
     shown = data.relative_to(root) if data.is_relative_to(root) else data
     cited: set[str] = set()
@@ -290,9 +286,7 @@ def _provenance(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
 
 
 class _Allowed:
-    """Numbers that may stand in prose as they are: `chapters/allowed-numbers.toml`, each with its
-    reason.
-    """
+    """Numbers that prose may have: `chapters/allowed-numbers.toml`, each with its reason."""
 
     def __init__(self, root: Path) -> None:
         self.file = root / "chapters" / "allowed-numbers.toml"
@@ -362,9 +356,7 @@ _IMPORT = (ast.Import, ast.ImportFrom)
 
 
 def _open_layout(chapter: Chapter) -> Iterator[Finding]:
-    """Code that imports and names things, or ends in a table or a figure, is folded unless it says
-    that it is to be read.
-    """
+    """Code that sets up, or ends in a table or a figure, is folded unless it says to be read."""
     for cell in chapter.cells:
         if "code-fold" in cell.options or not cell.options.get("echo", True):
             continue

@@ -27,14 +27,7 @@ class Rival(NamedTuple):
 
 
 def forbidden(books: Iterable[Book], data: Path) -> Iterator[tuple[Line, Rival]]:
-    """Every rival in prose, words, definitions and texts of exercises or reports, and its place.
-
-    Parameters
-    ----------
-    books : whose prose is read.
-    data : the folder with `words.csv`, `definitions.csv`, `rivals.csv` and texts. In
-        `rivals.csv` a key is a term of `words.csv`, or the word itself where the book has no term.
-    """
+    """Every rival of a term in prose and in the texts of `data`, and its place."""
     rivals = tuple(_rivals(data))
     for book in books:
         for chapter in book.chapters:

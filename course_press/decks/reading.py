@@ -1,7 +1,4 @@
-"""Reads a printed chapter from its top to its end, and puts on slides what it comes across:
-headings, key sentences, equations, figures, tables and questions. The whole text goes to the
-speaker's notes.
-"""
+"""Puts on slides what a printed chapter has, in its order; all its text goes to the notes."""
 
 import json
 import re
@@ -36,18 +33,7 @@ _LEFT_OUT = {"cell-code", "cell-output-stdout", "footnotes", "guesses", "referen
 
 
 def slides_of(title: str, body: str) -> str:
-    """The slides of a chapter, those of a section held together.
-
-    Parameters
-    ----------
-    title : the chapter's.
-    body : its text as it stands on its page.
-
-    Examples
-    --------
-    >>> slides_of("One", '<section id="sec-a"><h2>A</h2><p>Why.</p></section>').splitlines()[:2]
-    ['<section id="sec-a" class="slide-text">', '<h2>A</h2>']
-    """
+    """The slides of a chapter by its title and its page's text, a section's held together."""
     return "\n".join(_group(slides) for slides in _Deck(title, body).slides if slides)
 
 

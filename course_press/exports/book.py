@@ -1,6 +1,4 @@
-"""Prints a language of the book as one file: EPUB by pandoc, PDF by Chromium, both from the pages
-of the embedded engine.
-"""
+"""Prints a language of the book as one file: EPUB by pandoc, PDF by Chromium."""
 
 import os
 import re
@@ -46,27 +44,9 @@ def export_book(
     *,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Write the book in one language into the site's folder of downloads, and offer it on the cover
-    if there is one.
+    """Write the book in these formats into the downloads of the site at `out`; the files written.
 
-    Parameters
-    ----------
-    root : the book's folder.
-    lang : the language.
-    to : formats of `FORMATS`.
-    out : the site's folder, built before or not.
-    say : told what is going on, a line at a time.
-
-    Returns
-    -------
-    The files written.
-
-    Raises
-    ------
-    MissingError
-        If a PDF is asked for and there is no Chromium.
-    CourseError
-        If a format is unknown, or pandoc or Chromium fails.
+    An unknown format, a missing Chromium and what pandoc says are refused by a `CourseError`.
     """
     for name in to:
         if name not in FORMATS:
@@ -103,9 +83,7 @@ def chromium() -> str | None:
 
 
 def _chapters(book: Book, pages: Sequence[PrintedPage]) -> Iterator[dict[str, Any]]:
-    """Each page as a part of one long page: anchors carry the page's name, and links between pages
-    stay inside.
-    """
+    """Pages as parts of one: anchors carry the page's name, and links between pages stay inside."""
     labels = labels_of(pages)
     for page in pages:
         figures: list[str] = []
@@ -278,9 +256,7 @@ def _epub(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
 
 
 def _day(book: Book) -> datetime:
-    """The book's date, which its files carry instead of the moment at which they were made; without
-    one that can be read, the first that an archive can carry.
-    """
+    """The date that the book's files carry; without one, the first that an archive can carry."""
     try:
         found = date.fromisoformat(str(book.meta.get("date", "")))
     except ValueError:

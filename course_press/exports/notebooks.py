@@ -1,6 +1,4 @@
-"""Prints chapters as notebooks, the same bytes for the same chapter, for Jupyter and
-Colab.
-"""
+"""Prints chapters as notebooks for Jupyter and Colab, the same bytes for the same chapter."""
 
 import json
 import re
@@ -33,15 +31,9 @@ def write_notebooks(
     *,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Write `notebooks/<lang>/<chapter>.ipynb` for every chapter that asks for one, or for those
-    named; return the files.
+    """Write `notebooks/<lang>/<chapter>.ipynb` where one is asked for, and the labs' first cells.
 
-    The first cells of the labs' notebooks follow the same address.
-
-    Raises
-    ------
-    SourceError
-        If a chapter is not there or cannot be read, run or printed: nothing is written then.
+    Nothing is written where a chapter cannot be read, run or printed.
     """
     books = [read_book(root, lang) for lang in langs]
     notebooks = print_notebooks(books, chapters, say=say)
@@ -59,11 +51,7 @@ def print_notebooks(
     *,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[Path, str]:
-    """The notebooks of these books of one folder: where each belongs, and its text.
-
-    Only the first language's keep what cells gave: translations have the same cells, and the prose
-    that has the numbers in it.
-    """
+    """Where each notebook belongs, and its text; only the first language's keep outputs."""
     root = books[0].root
     first = languages(root)[0]
     stems = [chapter.path.stem for chapter in books[0].chapters if has_notebook(chapter)]
@@ -92,9 +80,7 @@ def print_notebooks(
 
 
 def has_notebook(chapter: Chapter) -> bool:
-    """Whether there is something to run: neither on the cover nor on pages that say ``notebook:
-    false``.
-    """
+    """Whether there is something to run: not on the cover, nor where ``notebook: false``."""
     return any(chapter.cells) and not chapter.is_cover and chapter.meta.get("notebook", True)
 
 

@@ -1,6 +1,4 @@
-"""Says which numbers of the printed notebooks changed between two commits: the changelog of
-numbers, for a reader who holds an old notebook.
-"""
+"""Which numbers of the printed notebooks changed between two commits: their changelog."""
 
 import json
 import re
@@ -57,13 +55,7 @@ class MovedFigure(NamedTuple):
 
 
 class Passage(msgspec.Struct, frozen=True, dict=True):
-    """A sentence, or a row of a table under its header, in a section of a notebook.
-
-    Attributes
-    ----------
-    table : the table's header; empty for a sentence.
-    row : which row of it.
-    """
+    """A sentence, or one row under its table's header, in a section of a notebook."""
 
     section: str
     text: str
@@ -77,9 +69,7 @@ class Passage(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def mask(self) -> tuple[str, ...]:
-        """The tokens with every number as ``#``, so that what moved hides no likeness; a table's
-        row is known by its header and its first cell.
-        """
+        """Its tokens with numbers as ``#``; of a table's row, its header and its first cell."""
         masked = tuple("#" if _NUMBER.fullmatch(token) else token for token, _ in self.tokens)
         return (self.table, self._label, *masked) if self.table else masked
 
@@ -97,18 +87,7 @@ class Passage(msgspec.Struct, frozen=True, dict=True):
 
 
 def moved(old: str, new: str, chapter: str = "") -> list[MovedFigure]:
-    """The numbers that changed from one printed notebook to a later one, in reading order.
-
-    Parameters
-    ----------
-    old, new : texts of the two notebooks.
-    chapter : as the changes name it.
-
-    Raises
-    ------
-    CourseError
-        If one of them is no notebook.
-    """
+    """The numbers that changed from a printed notebook to a later one, in reading order."""
     before, after = _passages(old, chapter), _passages(new, chapter)
     place = {id(passage): i for i, passage in enumerate(after)}
     return [
@@ -121,19 +100,7 @@ def moved(old: str, new: str, chapter: str = "") -> list[MovedFigure]:
 def between(
     root: Path, since: str, until: str | None = None, lang: str = "en"
 ) -> list[MovedFigure]:
-    """The numbers that changed between two commits, over all notebooks that both have.
-
-    Parameters
-    ----------
-    root : the book's folder, in a git clone.
-    since, until : revisions; the work tree where `until` is not given.
-    lang : language of the notebooks.
-
-    Raises
-    ------
-    CourseError
-        If a revision is unknown or has no notebooks.
-    """
+    """The numbers that changed from `since` to `until`, or the work tree, in all notebooks."""
     folder = f"notebooks/{lang}"
     old = _committed(root, since, folder)
     if until is None:
@@ -152,12 +119,7 @@ def between(
 
 
 def last_release(root: Path, but: str = "") -> str | None:
-    """The newest tag of a release, ``v1.2.3``, before this commit; None where there is none.
-
-    Parameters
-    ----------
-    but : a tag that does not count.
-    """
+    """The newest tag of a release, ``v1.2.3``, before this commit, but for one; None if none."""
     asked = [
         "describe",
         "--tags",
@@ -185,9 +147,7 @@ def named(root: Path, revision: str) -> str:
 
 
 def page(moves: Sequence[MovedFigure], title: str, file: Path) -> str:
-    """The changelog with these moves under a title of their own, before all that it says already:
-    ``Since v1.0.0`` is replaced by itself, and by ``Since v1.0.0, until v1.1.0``.
-    """
+    """The changelog with these moves on top, in place of any that it has under the same release."""
     kept = read_text(file).partition("\n## ")[2] if file.is_file() else ""
     others = [part for part in re.split(r"^## ", kept, flags=re.MULTILINE) if part.strip()]
     replaced = (title, title.partition(",")[0])  # a release replaces what was written before it
@@ -203,13 +163,7 @@ def write_page(moves: Sequence[MovedFigure], title: str, file: Path) -> None:
 
 
 def git(root: Path, *asked: str) -> "subprocess.CompletedProcess[str]":
-    """What git answers in a folder.
-
-    Raises
-    ------
-    CourseError
-        If there is no git.
-    """
+    """What git answers in a folder; refused where there is no git."""
     try:
         return subprocess.run(
             ["git", "-C", str(root), *asked],
@@ -295,9 +249,7 @@ def _plain(line: str) -> str:
 def _pairs(
     before: Sequence[Passage], after: Sequence[Passage]
 ) -> Iterator[tuple[Passage, Passage]]:
-    """Each passage with what it became: first those that say the same but for numbers, then the
-    others by their words.
-    """
+    """Each passage with what it became: the same but for numbers first, then by their words."""
     matched = SequenceMatcher(
         None, [p.mask for p in before], [p.mask for p in after], autojunk=False
     )

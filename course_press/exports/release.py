@@ -1,6 +1,4 @@
-"""One release of the book: what must be right before, then the version, notebooks, numbers that
-changed, site, EPUB and PDF, and an archive of them with checksums. Nothing leaves this machine.
-"""
+"""One release of the book, from the checks before to the archive; nothing leaves this machine."""
 
 import hashlib
 import json
@@ -60,26 +58,7 @@ def make_release(
 ) -> Path:
     """Make `out/book-<version>.zip` and its checksum; a run that was stopped goes on where it was.
 
-    Parameters
-    ----------
-    root : the book's folder, a git clone.
-    version : as in ``1.2.3``.
-    out : folder of the archive, and of the site that goes into it.
-    to : formats of the book as one file.
-    day : of the release, which the archive's files carry too.
-    dry_run : check, and say what would be done.
-    say : told what is going on, a line at a time.
-
-    Returns
-    -------
-    The archive, there or, in a dry run, to be.
-
-    Raises
-    ------
-    CourseError
-        At the first thing that is not right, with what to do about it.
-    MissingError
-        If a PDF is asked for and there is no Chromium.
+    What is not right is refused with what to do about it; a dry run stops before it would write.
     """
     now = _checked(root, version, out, to, resumed=_state(out, version).is_file())
     langs = languages(root)
@@ -121,9 +100,7 @@ def make_release(
 
 
 def pack(root: Path, pages: Path, archive: Path, day: date) -> None:
-    """Write the site and what goes along as one archive, and its checksum beside it: the same bytes
-    for the same files.
-    """
+    """Write the archive, the same bytes for the same files, and its checksum beside it."""
     files = {f"site/{file.relative_to(pages).as_posix()}": file for file in _below(pages)}
     for name in ALONG:
         files |= {file.relative_to(root).as_posix(): file for file in _below(root / name)}

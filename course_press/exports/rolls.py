@@ -1,6 +1,4 @@
-"""Sheets for everybody on a roll: a sheet and a key for each student, and an index for the
-instructor.
-"""
+"""Sheets for everybody on a roll: each student's own, its key, and the instructor's index."""
 
 import csv
 import io
@@ -22,14 +20,7 @@ _COLUMNS = ("id", "name", "language", "seed", "chapters", "sheet", "key")
 
 @dataclass(frozen=True, slots=True)
 class Student:
-    """A line of a roll.
-
-    Attributes
-    ----------
-    id : what the files are called by.
-    name : for the index alone; may be empty.
-    language : of the sheet and the key.
-    """
+    """A line of a roll; its id names files, its name is for the index alone."""
 
     id: str
     name: str
@@ -37,20 +28,9 @@ class Student:
 
 
 def read_roll(file: Path, language: str, *, plain: bool = True) -> tuple[Student, ...]:
-    """Everybody on a roll: a CSV file with a column ``id``, and ``name`` and ``language`` if there
-    are such.
+    """Everybody on a roll: a CSV file with a column ``id``, and maybe ``name`` and ``language``.
 
-    Parameters
-    ----------
-    file : in UTF-8, with a line that names the columns.
-    language : of those whose line names none.
-    plain : whether files are to be called by the ids.
-
-    Raises
-    ------
-    CourseError
-        If the file cannot be read or is no such table, or an id is missing, stands there twice or
-        is no name for a file; the message has the line.
+    An id that is missing, twice there or (but for `plain`) no file's name is refused by its line.
     """
     rows = list(_rows(file))
     if not rows:
@@ -108,18 +88,7 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def seed_of(seed: int, id_: str) -> int:
-    """A student's own seed: the same for the same course and id, whoever else is on the roll.
-
-    Parameters
-    ----------
-    seed : of the course.
-    id_ : of the student.
-
-    Examples
-    --------
-    >>> seed_of(7, "s001") == seed_of(7, "s001"), seed_of(7, "s001") == seed_of(8, "s001")
-    (True, False)
-    """
+    """A student's own seed: the same for the same course and id, whoever else is on the roll."""
     return int.from_bytes(sha256(f"{seed}:{id_}".encode()).digest()[:6])
 
 
@@ -132,26 +101,10 @@ def write_sheets(
     keys: Path,
     force: bool = False,
 ) -> tuple[int, int]:
-    """Write a sheet and a key for each student, and the index beside the keys.
+    """Write each student's sheet and key, and the index: how many are new, and how many were there.
 
-    A run that was stopped goes on where it stopped: who is in the index and has both files keeps
-    them. The index keeps those who are no longer on the roll.
-
-    Parameters
-    ----------
-    roll, chosen : whose sheets, and which exercises are on them.
-    seed : of the course.
-    out, keys : the folder of sheets, and that of keys.
-    force : whether to write anew what is there.
-
-    Returns
-    -------
-    How many students have got their files, and how many had them before.
-
-    Raises
-    ------
-    CourseError
-        If keys would lie among the sheets, or a file there is not of this roll and seed.
+    Who is in the index and has both files keeps them, so that a stopped run goes on; who is off the
+    roll stays in the index. Files that are not of this roll and seed are refused.
     """
     if keys.resolve().is_relative_to(out.resolve()):
         raise CourseError(

@@ -13,9 +13,7 @@ from course_press.source.install import first_cell
 
 
 def questions(variants: Sequence[Variant], seed: int, lang: str) -> str:
-    """The notebook that learners get: each question, and a cell that checks an answer. Written in
-    the book's folder, it gets the library where that is missing, as the chapters' notebooks do.
-    """
+    """The notebook that learners get: the library, each question, and a cell that checks it."""
     # A reader's own kernel must speak the sheet's language, or 1,5 would be read as English.
     first = f'import os\n\nos.environ["COURSE_LANG"] = "{lang}"'
     if (root := Path.cwd()).joinpath("_quarto.yml").is_file():

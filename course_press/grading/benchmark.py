@@ -1,8 +1,7 @@
-"""Grades the learner's file of lab 00: says which of a benchmark's usual mistakes it makes, and why
-they matter.
+"""Grades lab 00: which of a benchmark's usual mistakes the learner's makes, and why they matter.
 
-The file runs in a process of its own, first on a simulated machine where every mistake changes the
-answer by a known amount, whatever this computer is busy with; and then, if it makes none, for real.
+It runs on a simulated machine, where each mistake changes the answer by a known amount, whatever
+this computer is busy with; and then, if it makes none, for real.
 """
 
 import secrets

@@ -1,5 +1,4 @@
-"""Grades the learner's file of lab 02: what is wrong with each program, and which operator shows
-it.
+"""Grades lab 02: what is wrong with each program, and which operator shows it.
 
 The file is read, not run: it holds one dict.
 """

@@ -1,9 +1,7 @@
-"""Grades the kernels of lab 04: what they compute, how far they reach, and what they move.
+"""Grades lab 04: what kernels compute, how far they reach, and what they move.
 
-Triton's interpreter runs them on arrays that nobody knows beforehand, while every byte that they
-load and store is counted. A step is judged until something is wrong with it: what follows from a
-mistake is not told as another one. What a wrong result looks like is made here on purpose: the
-mistake that a learner's result agrees with names the remedy.
+Triton's interpreter runs them on random arrays, and every byte loaded and stored is counted. A step
+is judged up to its first mistake, which is named where a result agrees with one made on purpose.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,8 +1,7 @@
-"""Grades the learner's file of lab 01: an all-reduce from send and receive, in a few processes on
-this computer's CPU, whose messages are carried and counted here.
+"""Grades lab 01: an all-reduce in a few processes, whose messages are carried and counted here.
 
-Rank r starts from 16^r, so that the digits of a result tell which ranks were counted in it, and how
-often: that is what tells one mistake from another.
+Rank r starts from 16^r: the digits of a result tell which ranks were counted in it, how often, and
+so one mistake from another.
 """
 
 import re

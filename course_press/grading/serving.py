@@ -1,5 +1,4 @@
-"""Grades the learner's file of lab 03: what an engine's steps take, what it does with the requests
-that come to it, and what users feel of that.
+"""Grades lab 03: what an engine's steps take, what it does with requests, and what users feel.
 
 Each function is judged by numbers that the file has not seen. A wrong result is compared with what
 each known slip gives: the first that agrees is what is told, by the key of its sentence.

@@ -1,8 +1,7 @@
-"""Grades the learner's file of lab 05: one layer, cut over eight devices in seven ways.
+"""Grades lab 05: one layer, cut over eight devices in seven ways, compiled and run.
 
-Its programs are compiled and run, and each task is judged by one criterion after another, up to the
-first that it fails. A cause comes before its consequences: where a weight lies whole on every
-device, say, the collectives are wrong too, and nobody needs to hear of those.
+Each task is judged up to the first criterion that it fails: a cause comes before its consequences,
+as where a weight lies whole on every device, and the collectives are wrong too.
 """
 
 import re

@@ -86,24 +86,7 @@ def plan(
     max_cost: float,
     usd_per_hour: float | None = None,
 ) -> Plan:
-    """The task for a rented machine, and what it will cost by the newest dated price of its chip at
-    that provider.
-
-    Parameters
-    ----------
-    root : the book's folder.
-    number : of the lab.
-    gpu, cloud : keys of `GPUS` and `CLOUDS`.
-    budget : s for all measurements.
-    max_cost : USD that the whole may cost.
-    usd_per_hour : what the provider asks, for one of which no dated price is known.
-
-    Raises
-    ------
-    CourseError
-        If the GPU or the cloud is not one of ours, no price is known, or the cost is above
-        `max_cost`.
-    """
+    """The task for a rented machine, and its cost by the newest dated price at that provider."""
     amount("--budget", budget, least=1)
     amount("--max-cost", max_cost)
     if gpu not in GPUS:
@@ -166,16 +149,9 @@ def shown(made: Plan) -> str:
 
 
 def launch(root: Path, number: str, made: Plan) -> Path:
-    """Rent the machine, run the lab there, merge the rows with those that are here, and give the
-    machine back.
+    """Rent the machine, run the lab there, merge its rows with those here, and give it back.
 
-    Raises
-    ------
-    MissingError
-        If SkyPilot is not installed.
-    CourseError
-        If renting, running or copying fails; the machine is given back all the same, and what it
-        had measured is kept. If giving it back fails, with the command to do it by hand.
+    It is given back whatever fails; where that fails, with the command to do it by hand.
     """
     if not shutil.which("sky"):
         raise MissingError(
@@ -224,9 +200,7 @@ def _down(cluster: str) -> bool:
 
 
 def _stage(root: Path, lab: Path, book: Path) -> None:
-    """Copy what the rented machine needs into a folder of its own: no history, no file that git
-    does not track.
-    """
+    """Copy what the rented machine needs: what git tracks, without history."""
     wanted = (*UPLOADED, lab.relative_to(root).as_posix())
     asked = ["git", "-C", str(root), "ls-files", "-z", "--", *wanted]
     listed = subprocess.run(asked, capture_output=True, text=True, check=False)
@@ -254,9 +228,7 @@ def _stage(root: Path, lab: Path, book: Path) -> None:
 
 
 def _merge(back: Path, local: Path, prefix: str) -> int:
-    """Append the rows that came back and are not here yet, and put the other files beside ours; how
-    many rows were new.
-    """
+    """Append the rows that are not here yet, put other files beside ours; how many are new."""
     manifest = back / "manifest.json"
     if manifest.is_file():
         # The rented machine has no history of the book's; what it ran is what stands here.

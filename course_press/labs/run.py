@@ -26,13 +26,7 @@ class Execution(NamedTuple):
 
 
 def folder(root: Path, number: str) -> Path:
-    """The folder of a lab by its number.
-
-    Raises
-    ------
-    CourseError
-        If there is none; the message lists those that are.
-    """
+    """The folder of a lab by its number; refused with a list of those that are."""
     found = sorted(
         path for path in (root / "labs").glob("[0-9][0-9]-*") if (path / "lab.ipynb").is_file()
     )
@@ -63,26 +57,9 @@ def run_lab(
     say: Callable[[str], None] = lambda _: None,
     **parameters: Any,
 ) -> Execution:
-    """Execute a lab's notebook in its folder; the executed copy stays in `results/local`, also
-    where a cell fails.
+    """Execute a lab's notebook, within `budget` seconds; the copy stays, also where a cell fails.
 
-    Parameters
-    ----------
-    root : the book's folder.
-    number : of the lab.
-    device : ``"cpu"`` or ``"cuda"``.
-    budget : s for all measurements.
-    lang : in which the lab writes its report.
-    usd_per_hour : what the machine costs.
-    say : is told what begins.
-    **parameters : others of the notebook.
-
-    Raises
-    ------
-    MissingError
-        If papermill is not installed.
-    CourseError
-        If another run is measuring, the folder cannot be written to, or the kernel dies.
+    Another run that is measuring, a folder that cannot be written and a dead kernel are refused.
     """
     if device not in ("cpu", "cuda"):
         raise CourseError(f"--device must be cpu, or cuda for any GPU of torch's (got {device!r})")
@@ -151,9 +128,7 @@ def _speaking(lang: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _alone(root: Path, what: str) -> Iterator[None]:
-    """Hold the book against other runs, which would measure each other; the system lets go when a
-    process dies.
-    """
+    """Hold the book against other runs, which would disturb each other; a death lets go."""
     if sys.platform == "win32":
         yield
         return
@@ -185,9 +160,7 @@ def _unused(lab: Path, stem: str) -> Path:
 
 
 def _without_paths(notebook: Path, root: Path) -> None:
-    """Take this machine's folders out of an executed notebook: an error's traceback names them, and
-    with them a user.
-    """
+    """Take this machine's folders, and a user's name in them, out of an executed notebook."""
     import nbformat
 
     if not notebook.is_file():

@@ -1,6 +1,4 @@
-"""The calculator as an element of a page: a form, the answer to its first state, and what
-`calculator.html` needs to answer any other by the library's own functions.
-"""
+"""The calculator as an element of a page: a form, and the answer to its first state."""
 
 import json
 import math
@@ -31,13 +29,7 @@ WORDS = (
 
 
 def html(one: serving.Calculator) -> str:
-    """The element: a form that its script fills, and the answer to its first state.
-
-    Examples
-    --------
-    >>> 'class="calculator"' in html(serving.calculator())
-    True
-    """
+    """The element: a form that its script fills, and the answer to its first state."""
     answer, at = one.answer(), one.start
     body = json.dumps(payload(one), ensure_ascii=False, separators=(",", ":"))
     lines = "".join(
@@ -70,14 +62,7 @@ def html(one: serving.Calculator) -> str:
 
 
 def payload(one: serving.Calculator) -> dict[str, Any]:
-    """What stands on the page for its script: sizes of models, rates of chips, constants, prices,
-    and words.
-
-    Examples
-    --------
-    >>> payload(serving.calculator())["chips"]["l4"]["short"]
-    'L4'
-    """
+    """What its script needs: sizes of models, rates of chips, constants, prices, and words."""
     words = {name: t(f"calc-{name}") for name in WORDS} | tool_words()
     words |= {name: t(name) for name in ("batch", "context", "never", "decode", "prefill")}
     sizes = {"heads": "heads", "kv_heads": "kv", "the hidden size": "hidden"}

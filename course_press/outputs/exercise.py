@@ -1,6 +1,4 @@
-"""An exercise as a form of a page, which `exercises.html` brings to life, and a prediction, which
-`predict.html` moves into the box above it.
-"""
+"""An exercise as a form of a page, and a prediction, which a script moves into its box."""
 
 import json
 import re
@@ -27,9 +25,7 @@ _IN_NUMBER = re.compile(r"(?<=\d) (?=\d{3}\b|[%×]|[a-zA-Zµ]*(?:FLOP|OP|B|s)\b)
 
 
 def html(form: Form) -> str:
-    """A form that works without a kernel; without a script the question, hints and the solution
-    can still be read.
-    """
+    """A form that needs no kernel; without a script, all of it can still be read."""
     name, one = f"exercise-{form.variant.exercise.id}", form.variant
     unit = f" ({escape(one.exercise.unit)})" if one.exercise.unit else ""
     steps = "\n".join(
@@ -54,9 +50,7 @@ def html(form: Form) -> str:
 
 
 def payload(form: Form) -> dict[str, Any]:
-    """All that a page without a kernel needs to judge an answer: Python has computed every
-    number and every text.
-    """
+    """All that a page needs to judge an answer: Python has computed every number and text."""
     one, said = form.variant, phrases()
     fixed = "right close wrong thousand percent done unreadable read-as progress export clear sure"
     fixed += " cleared file"
@@ -135,9 +129,7 @@ def asked(shown: Question) -> dict[str, Any]:
 
 
 def shared() -> dict[str, Any]:
-    """What is the same for all predictions in a language: words, and how numbers are read and
-    written.
-    """
+    """What all predictions in a language share: words, and how numbers are written."""
     texts = predictions(language())
     asks = {name: text["ask"] for name, text in texts.items() if name != "phrases"}
     return {

@@ -1,6 +1,4 @@
-"""An explorer as an element of a page: controls, the picture and the table of its first state, and
-what `explore.html` needs to show any other.
-"""
+"""An explorer as an element of a page: its first state, and what any other is made from."""
 
 import hashlib
 import json
@@ -49,9 +47,7 @@ _UNIT = re.compile(r"\((.+)\)$")
 
 
 def html(explorer: Explorer) -> str:
-    """An element of a page: controls, the picture and the table of the first state, and the table
-    of all.
-    """
+    """The element: controls, the first state's picture and table, and the table of all."""
     first, plot = explorer.here(), explorer.plot()
     grabbed = explorer if isinstance(explorer, Roofline) else None
     data = page_data(explorer)
@@ -97,9 +93,7 @@ def page_data(explorer: Explorer) -> dict[str, Any]:
 
 
 def payload(explorer: Explorer) -> dict[str, Any]:
-    """What a page needs to show any state: controls, layers, rows, and the table, or what its
-    numbers follow from. Numbers of a table have the three digits that are shown.
-    """
+    """What any state is shown by; numbers of a table have the three digits that are shown."""
     axes = explorer.axes
     table = (
         _endless(explorer)
@@ -150,22 +144,13 @@ def _loud() -> list[str]:
 
 
 def element_id(explorer: Explorer, data: Mapping[str, Any]) -> str:
-    """A name that its content decides, so that several share a page and a rebuild changes
-    nothing.
-    """
+    """A name by the content: several share a page, and a rebuild changes nothing."""
     content = json.dumps([explorer.name, data], ensure_ascii=False)
     return f"{explorer.name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
 def short(value: float, unit: str) -> str:
-    """A number with the digits that `n` writes, for JavaScript to read: a zero at the end says that
-    it was rounded.
-
-    Examples
-    --------
-    >>> short(989.4e12, "FLOP/s"), short(16384.0, ""), short(7.196e-3, "s"), short(0.5, "s")
-    ('9.89e14', '16384', '0.00720', '0.5')
-    """
+    """A number for JavaScript as `n` rounds it: a zero at the end says so, as in 0.00720."""
     if unit not in PREFIXED and float(value).is_integer():
         return str(int(value))
     exact = math.isclose(float(f"{value:.2e}"), value, rel_tol=1e-12)
@@ -258,9 +243,7 @@ def _row(explorer: Explorer, row: TableRow, place: Mapping[str, int], i: int) ->
 
 
 def _endless(explorer: Endless) -> dict[str, Any]:
-    """What a page that computes every state by itself needs in place of a table: for each model its
-    operators' numbers, for each chip its rates, or the times of an engine's steps.
-    """
+    """Operators by model and rates by chip, or an engine's times, in place of a table."""
     fields = explorer.here().fields
     return {
         "fields": {name: {"unit": one.unit, "words": one.words} for name, one in fields.items()},

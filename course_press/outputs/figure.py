@@ -75,9 +75,7 @@ def page_svg(plot: Plot, *, narrow: bool = False) -> str:
 
 
 def _as_path(dots: re.Match[str], svg: str) -> str:
-    """Many dots of one shape and style as one path that has the shape at each of its points: a page
-    with thousands of elements is slow to lay out.
-    """
+    """Many dots of one style as one path: pages of thousands of elements are slow."""
     given, inside = dots.groups()
     looks = set(_LOOK.findall(inside))
     if len(looks) != 1:

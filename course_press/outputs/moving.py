@@ -31,9 +31,7 @@ def html(shown: Moving) -> str:
 
 
 def payload(shown: Moving) -> dict[str, Any]:
-    """Words, marks of numbers, colours, and for each choice what is said, how long each step stands
-    and then takes, and what moves.
-    """
+    """Words, marks and colours, and for each choice its sentences, times and what moves."""
     choices = list(shown.scenes)
     return {
         "words": tool_words() | {name: t(f"live-{name}") for name in WORDS},

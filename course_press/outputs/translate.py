@@ -1,9 +1,8 @@
-"""Translates the book's arithmetic to JavaScript, so that a page evaluates the functions that the
-library has and no formula is typed twice: ``python -m course_press.outputs.translate`` writes them.
+"""Translates the book's arithmetic to JavaScript, so that pages evaluate the library's functions.
 
 What is translated is a part of Python: scalars, the operators, `if` and loops, lists, dictionaries,
-records, and a few functions of NumPy. `ROOTS` names what pages call; what these call comes with
-them, whatever module it stands in. Checks of arguments stay behind: a page has checked its form.
+records, and a few functions of NumPy; checks of arguments stay behind. `ROOTS` names what pages
+call, and what that calls comes along: ``python -m course_press.outputs.translate`` writes them.
 """
 
 import ast
@@ -78,13 +77,7 @@ _RESERVED = {"new": "added"}
 
 
 def javascript(name: str = "coursePhysics") -> str:
-    """The functions of `ROOTS`, and what they call, as a script that defines `name`.
-
-    Examples
-    --------
-    >>> "return rate / moved;" in javascript()
-    True
-    """
+    """The functions of `ROOTS`, and what they call, as a script that defines `name`."""
     from pscript import py2js
 
     found = _Translated(name)
@@ -138,9 +131,7 @@ class _Translated:
         return name
 
     def record(self, kind: type) -> str:
-        """What makes a record in the script: its fields in their order, what is left out as it is
-        in Python.
-        """
+        """What makes a record in the script: its fields in their order, with their defaults."""
         name = kind.__name__
         if name not in self.records:
             fields = _fields(kind)

@@ -1,6 +1,4 @@
-"""What live figures share in words and numbers: the marks of a language, the units that take a
-prefix, and what their buttons are called.
-"""
+"""What live figures share: a language's marks, prefixed units, and the names of buttons."""
 
 from typing import Any
 
@@ -10,13 +8,7 @@ from course_book.text import PREFIXED, language, marks
 
 
 def number_marks() -> dict[str, Any]:
-    """What `courseLive.numbers` needs to write a number as `n` does.
-
-    Examples
-    --------
-    >>> number_marks()["locale"]["decimal"]
-    '.'
-    """
+    """What `courseLive.numbers` needs to write a number as `n` does."""
     mark = marks(language())
     return {
         "locale": {
@@ -31,12 +23,6 @@ def number_marks() -> dict[str, Any]:
 
 
 def tool_words() -> dict[str, str]:
-    """What the buttons under a live figure are called.
-
-    Examples
-    --------
-    >>> tool_words()["reset"]
-    'Reset'
-    """
+    """What the buttons under a live figure are called."""
     own = {name: t(f"live-{name}") for name in ("reset", "link", "picture")}
     return own | {"copied": t("ui-copied")}

@@ -1,6 +1,4 @@
-"""What a page says about itself: where to run it, what to read first, how to cite it. Both engines
-show it.
-"""
+"""What a page says about itself: where to run it, what to read first, how to cite it."""
 
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -50,17 +48,13 @@ def card(chapter: Chapter) -> str:
 
 
 def at_site(book: Book, path: str) -> str | None:
-    """The whole address of what stands at `path` in the site of a language; `None` where the book
-    has none.
-    """
+    """The whole address of a `path` of a language's site; `None` where the book has none."""
     site = str(book.meta.get("site-url") or "").rstrip("/")
     return f"{site}/{book.lang}/{path}" if site else None
 
 
 def languages(book: Book, chapter: Chapter, langs: Iterable[str]) -> list[dict[str, Any]]:
-    """The twins of a page in the languages of the site, each called as it calls itself; `address`
-    is `None` where the book has none.
-    """
+    """The twins of a page, called as they call themselves, with addresses where there are."""
     site, page = str(book.meta.get("site-url") or "").rstrip("/"), url(chapter)
     twins = {lang: page.replace(f"chapters/{book.lang}/", f"chapters/{lang}/", 1) for lang in langs}
     return [
@@ -97,9 +91,7 @@ def notebook(chapter: Chapter) -> str:
 
 
 def links(book: Book, chapter: Chapter) -> dict[str, str | None]:
-    """Notebook, Colab, edit and issue addresses, all from `_quarto.yml`; a page of a book that is
-    not published leads to its notebook only.
-    """
+    """Notebook, Colab, edit and issue addresses; only the notebook where nothing is published."""
     repo, ref = address(book)
     there = published(book)
     branch = book.meta.get("repo-branch", "main")
@@ -117,9 +109,7 @@ def links(book: Book, chapter: Chapter) -> dict[str, str | None]:
 
 
 def prerequisites(book: Book, chapter: Chapter) -> list[dict[str, str]] | None:
-    """The pages to read before this one, by their file names in the front matter; an empty list
-    asks for none of them.
-    """
+    """The pages to read before this one, by their file names in the front matter."""
     names = chapter.meta.get("prerequisites")
     if names is None:
         return None
@@ -139,9 +129,7 @@ def prerequisites(book: Book, chapter: Chapter) -> list[dict[str, str]] | None:
 
 
 def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
-    """How to cite a page, as a sentence and as BibTeX; `None` where the book lacks author, date or
-    address.
-    """
+    """How to cite a page; `None` where the book lacks author, date or address."""
     meta = book.meta
     if not (meta.get("author") and meta.get("date") and meta.get("site-url")):
         return None

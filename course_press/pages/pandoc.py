@@ -1,6 +1,4 @@
-"""Prints pages with pandoc: each chapter's text with its outputs in place, through Lua
-filters.
-"""
+"""Prints pages with pandoc: each chapter's text with its outputs in place, by Lua filters."""
 
 import contextlib
 import functools
@@ -89,9 +87,7 @@ class PrintedPage:
 
 
 class _Lean(FileSystemLoader):
-    """Scripts that pages hold, without the comments and the indentation that only their readers
-    here need.
-    """
+    """Scripts and styles of pages, without what only their readers here need."""
 
     def get_source(self, environment: Environment, template: str) -> Any:
         text, *rest = super().get_source(environment, template)
@@ -99,14 +95,7 @@ class _Lean(FileSystemLoader):
 
 
 def lean(text: str) -> str:
-    r"""A script or a style sheet without the comments and the indentation that only its readers
-    here need.
-
-    Examples
-    --------
-    >>> lean("/* Why. */\n  a { }\n  // Why.\n  b();  // why\n")
-    'a { }\nb();\n'
-    """
+    """A script or a style sheet without its comments and indentation."""
     text = re.sub(r"(?s)^[ \t]*/\*.*?\*/\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"(?m)^[ \t]*(?://.*)?\n?", "", text)
     return re.sub(r"(?m)[ \t]+// .*$", "", text)
@@ -143,9 +132,7 @@ def outputs_by_cell(
 def page_lines(
     chapter: Chapter, inlines: Iterable[str], cells: Iterable[Iterable[str]]
 ) -> Iterator[str]:
-    """The chapter's lines as pandoc Markdown: inline expressions by their values, and cells by the
-    lines that stand for each.
-    """
+    """The chapter as pandoc Markdown: values for inline expressions, and lines for cells."""
     values, shown = iter(inlines), iter(cells)
     inline_lines = {id(inline.at) for inline in chapter.inlines}
     for item in chapter.items:
@@ -324,9 +311,7 @@ def print_page(
 
 
 def _coloured(body: str, cache: Cache) -> str:
-    """A print with its code in colours, each piece coloured once for all pages: a grammar takes
-    pandoc longer to load than a page to print.
-    """
+    """A print with its code in colours, each piece once: pandoc loads grammars slowly."""
     keys = {one[0]: cache.key("code", one[0], pandoc_version()) for one in _CODE.finditer(body)}
     known = {block: cache.get(key) for block, key in keys.items()}
     missing = [block for block in known if known[block] is None]
@@ -394,9 +379,7 @@ def run_pandoc(
     to: str,
     *more: str,
 ) -> str:
-    """Convert a chapter's text through the shared filter and another one, which reads `course` from
-    the metadata.
-    """
+    """Convert a text through the shared filter and another, which reads `course` of its meta."""
     with tempfile.TemporaryDirectory() as folder:
         template = Path(folder) / "body"
         template.write_text(f"$body$\n$if(course-data)$\n{_SPLIT}\n$course-data$\n$endif$\n")

@@ -1,6 +1,4 @@
-"""The other engine: renders the same source with Quarto where it is installed, and adds to its
-pages what ours say about themselves.
-"""
+"""The other engine: Quarto renders the same source, and its pages get what ours say."""
 
 import os
 import re
@@ -107,9 +105,7 @@ def build(
 
 
 def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
-    """Add to the pages that Quarto made of this book in `folder` what ours say about themselves,
-    where it is not there yet.
-    """
+    """Add to Quarto's pages in `folder` what ours say about themselves, where it is not yet."""
     macros, ui, labels = _macros(), words(book.lang), label_facts(book)
     pages = list(_incomplete(book, folder))
     if draw and pages and book.meta.get("site-url"):
@@ -146,9 +142,7 @@ def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
 
 
 def link_up(book: Book, site: Path, langs: Sequence[str]) -> None:
-    """Let Quarto's pages of a language lead to what stands beside them in `site`: to their twins in
-    these languages, to their decks and notebooks, which this puts there; and to nothing else.
-    """
+    """Let Quarto's pages lead to their twins, decks and notebooks, put beside; to nothing else."""
     macros, ui, folder = _macros(), words(book.lang), site / book.lang
     for chapter in book.chapters:
         file = folder / about.url(chapter)
@@ -202,9 +196,7 @@ def _draw_cards(book: Book, names: Collection[str], folder: Path) -> None:
 
 
 def _tell_others(head: Any, said: str) -> None:
-    """Let a page's head tell others what ours tell, instead of what Quarto's options `open-graph`,
-    `twitter-card` and `canonical-url` wrote, whose addresses lack the folder of the language.
-    """
+    """Put our metadata in a page's head: Quarto's addresses lack the language's folder."""
     for old in head.xpath(
         "link[@rel='canonical'] | meta[starts-with(@property, 'og:')]"
         " | meta[starts-with(@name, 'twitter:')]"
@@ -225,9 +217,7 @@ def _drop_unused(page: Any) -> None:
 
 
 def _lead_nowhere(page: Any, repo: str) -> None:
-    """Take away what Quarto offers of a repository that is not there: its source, to edit a page,
-    to report an error.
-    """
+    """Take away links to a repository that is not there: source, edit, report."""
     for link in page.xpath("//a[starts-with(@href, $repo)]", repo=repo):
         if next(link.iterancestors("main"), None) is not None:
             link.drop_tag()  # what was said stays
@@ -236,9 +226,7 @@ def _lead_nowhere(page: Any, repo: str) -> None:
 
 
 def _drop_headings(page: Any, main: Any) -> None:
-    """Take the heading under which the cover stands in lists of pages from the cover itself, which
-    has the book's title: it is in the language of the file that all languages share.
-    """
+    """Take from the cover its heading for lists of pages: it has the book's title."""
     for heading in main.xpath(f".//h1[not(ancestor::*[@id='{_TITLE}'])]"):
         for name in (heading.get("id"), heading.getparent().get("id")):
             for link in page.xpath("//*[@id='TOC']//a[@href=$to]", to=f"#{name}"):
@@ -247,9 +235,7 @@ def _drop_headings(page: Any, main: Any) -> None:
 
 
 def _list_own_sources(page: Any) -> None:
-    """Let each page list what its own text cites, and nothing else: Quarto puts all that the book
-    cites on the first page with a list, hides the others' and leads citations there.
-    """
+    """Let each page list what it cites: Quarto puts the book's on its first list."""
     cites = page.find_class("citation")
     cited = {f"ref-{id_}" for one in cites for id_ in one.get("data-cites", "").split()}
     for listed in page.xpath("//*[@id='refs']"):
@@ -262,9 +248,7 @@ def _list_own_sources(page: Any) -> None:
 
 
 def _name_sections(main: Any, labels: Mapping[str, Mapping[str, str]], ui: Any) -> None:
-    """Let references to sections say their numbers on unnumbered pages, too: Quarto gives their
-    titles there.
-    """
+    """Let references to sections say numbers on unnumbered pages, too, not titles."""
     for link in main.find_class("quarto-xref"):
         label = labels.get(link.get("href").partition("#")[2], {"number": ""})
         if label["number"] and label["number"] not in link.text_content():
@@ -274,9 +258,7 @@ def _name_sections(main: Any, labels: Mapping[str, Mapping[str, str]], ui: Any) 
 
 
 def _let_references_agree(main: Any, lang: str) -> None:
-    """Give references, which Quarto fills in when its filters are done, and what follows each in
-    the same word to the filter that says how they read.
-    """
+    """Give references, and what follows each in a word, to the filter of particles."""
     links = main.find_class("quarto-xref")
     words_after = [re.findall(r"^\S*", link.tail or "")[0] for link in links]
     if not links:

@@ -1,6 +1,4 @@
-"""Sets printed pages into the template, with what each knows of the others; and what the search
-finds in them.
-"""
+"""Sets printed pages into the template, with what each knows of others and the search finds."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -97,9 +95,7 @@ class Renderer:
                 yield {**one, "url": f"{page.url}#{anchor}" if anchor else page.url}
 
     def predictions(self) -> str:
-        """The script that asks for predictions, with what all of them share; nothing where the book
-        has none.
-        """
+        """The script that asks for predictions, and what all share; nothing where none are."""
         asking = next((page for page in self.pages if page.data["guesses"]), None)
         if not (shared := asking and _SHARED.search(self._whole(asking))):
             return ""

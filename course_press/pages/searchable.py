@@ -1,6 +1,6 @@
-"""What a page says under each heading, and in each term, caption and exercise, as plain text for
-the search: read from the page as printed, formulas too. Its index is made as the engine in the
-browser would have made it, which has nothing left to index.
+"""What a page says under its headings, in terms, captions and exercises, as text for the search.
+
+The index is as the engine in the browser would have made it, which has nothing left to index.
 """
 
 import json
@@ -51,17 +51,9 @@ SPACED = set("=≠<>≤≥≈≪≫+−±×⋅·→⇒⇔∈")
 
 
 def sections(body: str) -> list[dict[str, str]]:
-    """The id, title and text of each part of a page: what stands under a heading down to the third
-    level, or before the first, without an id; and apart from it, with a label that says what they
-    are, the captions, the exercises and the terms of the glossary, these also by their other names.
+    """The id, title and text of each part of a page, down to the third level of headings.
 
-    Examples
-    --------
-    >>> sections('<p>Open.</p><section id="a"><h2>A</h2><p>So <code>x</code>.</p></section>')
-    [{'id': '', 'title': '', 'text': 'Open.'}, {'id': 'a', 'title': 'A', 'text': 'So x.'}]
-    >>> sections('<figure id="fig-a" class="float"><figcaption><span class="caption-label">Figure 1'
-    ... '</span> A line. It bends.</figcaption></figure>')
-    [{'id': 'fig-a', 'title': 'A line.', 'text': 'It bends.', 'label': 'Figure 1'}]
+    Apart from these, with a label of what they are: captions, exercises, and the glossary's terms.
     """
     reader = _Reader()
     reader.read(html.fragment_fromstring(body, create_parent="main"))
@@ -215,14 +207,9 @@ _VERSION = 2
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text as the index has them: in small letters without accents, and Hangul by
-    pairs of syllables, since particles cling to words. `assets/search.js` takes a question apart
-    alike.
+    """Words of a text as the index has them; `assets/search.js` takes questions apart alike.
 
-    Examples
-    --------
-    >>> tokens("Índice de KV-cache: 산술 강도가")
-    ['indice', 'de', 'kv', 'cache', '산술', '강도', '도가']
+    Small letters without accents, and Hangul by pairs of syllables, since particles cling to words.
     """
     marked = unicodedata.normalize("NFD", text.lower())
     bare = "".join(letter for letter in marked if not unicodedata.category(letter).startswith("M"))
@@ -234,14 +221,7 @@ def tokens(text: str) -> list[str]:
 
 
 def index(results: Iterable[Mapping[str, str]]) -> dict[str, Any]:
-    """An index in the form that MiniSearch loads.
-
-    Examples
-    --------
-    >>> made = index([{"title": "Ridge", "text": "The ridge point"}])
-    >>> made["index"]
-    [['point', {'1': {'0': 1}}], ['ridge', {'0': {'0': 1}, '1': {'0': 1}}], ['the', {'1': {'0': 1}}]]
-    """  # noqa: E501
+    """An index in the form that MiniSearch loads."""
     stored = [dict(one) for one in results]
     terms: dict[str, dict[str, dict[str, int]]] = {}
     lengths: dict[str, list[int]] = {}
@@ -270,14 +250,7 @@ def index(results: Iterable[Mapping[str, str]]) -> dict[str, Any]:
 
 
 def script(results: Iterable[Mapping[str, str]]) -> str:
-    r"""The index as a script, which a page opened as a file may load too: a text to be decoded,
-    which browsers read faster than an object.
-
-    Examples
-    --------
-    >>> script([])[:44]
-    'window.COURSE_SEARCH = \'{"documentCount":0,"'
-    """
+    """The index as a script, for pages opened as files: a text, which browsers read fast."""
     text = json.dumps(index(results), ensure_ascii=False, separators=(",", ":"))
     quoted = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"window.COURSE_SEARCH = '{quoted}';\n"

@@ -1,6 +1,4 @@
-"""What others see of the book: the picture that a shared link shows, and the map for search
-engines. Both need whole addresses, so there is none without the site's own.
-"""
+"""What others see: the picture of a shared link, and search engines' map; at addresses only."""
 
 import base64
 import io
@@ -38,13 +36,7 @@ _COLOURS = 64
 
 
 def first_picture(cells: Iterable[Iterable[Mapping[str, Any]]]) -> Picture | None:
-    r"""The first figure among the outputs of cells.
-
-    Examples
-    --------
-    >>> first_picture([[], [{"data": {"text/plain": "1"}}, {"data": {"image/png": "iVBO"}}]])[2]()
-    b'\x89PN'
-    """
+    """The first figure among the outputs of cells."""
     for at, outputs in enumerate(cells):
         for output in outputs:
             if picture := output.get("data", {}).get("image/png"):
@@ -54,13 +46,7 @@ def first_picture(cells: Iterable[Iterable[Mapping[str, Any]]]) -> Picture | Non
 
 
 class Face(NamedTuple):
-    """What a link to a page shows.
-
-    Attributes
-    ----------
-    picture : its first figure; `None` where it has none, or none that can be drawn here.
-    title, finding, book : of the page, what it finds in a sentence, and of the book.
-    """
+    """What a link to a page shows; of figures, one that can be drawn here."""
 
     picture: Picture | None
     title: str
@@ -82,14 +68,7 @@ def faces(book: Book, pictures: Mapping[str, Picture | None]) -> dict[str, Face]
 
 
 def font(said: str) -> tuple[str, str] | None:
-    """Fonts for a text, regular and bold: those that come with the book, or, for Hangul, those of
-    this machine; `None` where it has none.
-
-    Examples
-    --------
-    >>> font("roofline")[0].endswith("source-serif-4.woff2")
-    True
-    """
+    """Fonts for a text, regular and bold: the book's or, for Hangul, this machine's, if any."""
     if not _HANGUL.search(said):
         return _LETTERS, _LETTERS
     for pair in _HANGUL_FONTS:
@@ -102,9 +81,7 @@ def font(said: str) -> tuple[str, str] | None:
 
 
 def card(picture: bytes, face: Face) -> bytes:
-    """A sheet of the size that social sites show, as PNG: what a page says of itself, and a figure
-    on the right half.
-    """
+    """A PNG of the size that social sites show: a page's words, and a figure on the right."""
     figure = Image.open(io.BytesIO(picture)).convert("RGB")
     half, high = SIZE[0] // 2, SIZE[1] - 2 * _MARGIN
     scale = min((half - _MARGIN) / figure.width, high / figure.height)
@@ -165,15 +142,7 @@ def _lines(text: str, letters: ImageFont.FreeTypeFont, room: float) -> list[str]
 def cards(
     own: Mapping[str, Face], english: Mapping[str, Face], there: Path | None = None
 ) -> dict[str, tuple[list[Any], Callable[[], bytes]]]:
-    """The pictures of pages to share, by the pages' names: the first figure of each, beside its
-    words, as what it is made of, and what makes it. What no font here has the letters of is the
-    English one's.
-
-    Examples
-    --------
-    >>> cards({"one": Face(None, "One", "Nothing.", "A book")}, {})
-    {}
-    """
+    """The pictures of pages to share by their names; in English where letters have no font."""
     made: dict[str, tuple[list[Any], Callable[[], bytes]]] = {}
     for name, face in own.items():
         first = english.get(name)
@@ -194,18 +163,7 @@ def _drawn(picture: Picture, face: Face) -> bytes:
 
 
 def sitemap(site: str, folders: Mapping[str, Path]) -> str:
-    """The map of all pages, each with its twins in the other languages; decks are for those who
-    come from a page.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = (Path(folder) / "index.html").write_text("")
-    ...     text = sitemap("https://example.org", {"en": Path(folder)})
-    >>> text.splitlines()[2]
-    '<url><loc>https://example.org/en/index.html</loc></url>'
-    """
+    """The map of all pages, each with its twins in the other languages; no decks."""
     twins: dict[str, dict[str, str]] = {}
     for lang, folder in folders.items():
         for file in sorted(folder.rglob("*.html")):

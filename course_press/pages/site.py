@@ -40,10 +40,7 @@ def build(
     answers: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Build the site in these languages and put it in the place of the old one.
-
-    Nothing of `out` changes before every page is printed.
-    """
+    """Build the site and put it in the place of the old one, once every page is printed."""
     check_out(out)
     book_in = cache(partial(read_book, root, answers=answers))  # each is read once
     every, results = every_language(root, langs, out), kept(root)
@@ -186,9 +183,7 @@ def check_out(out: Path) -> None:
 
 
 def rewrite_cover(book: Book, pages: Sequence[PrintedPage], out: Path) -> None:
-    """Print the cover of a site that stands in `out` anew, with links to the exports that are there
-    now.
-    """
+    """Print the cover of a site that stands in `out` anew, with links to its exports."""
     source = book if book.lang == parity.SOURCE else read_book(book.root, parity.SOURCE)
     every = every_language(book.root, [book.lang], out)
     cards = [file.stem for file in (out / book.lang / about.CARDS).glob("*.png")]
@@ -272,9 +267,7 @@ def _entry(root: Path, lang: str, above: str) -> dict[str, str]:
 
 
 def _with_fonts(style: Path) -> str:
-    """A style sheet that holds its fonts: one that comes later comes too late for what has been
-    laid out without it.
-    """
+    """A style sheet that holds its fonts: later ones come too late for what is laid out."""
 
     def held(match: re.Match[str]) -> str:
         return f'url("data:font/woff2;base64,{base64.b64encode((style.parent / match[1]).read_bytes()).decode()}")'  # noqa: E501
@@ -283,15 +276,7 @@ def _with_fonts(style: Path) -> str:
 
 
 def put_apart(text: str, page: str) -> tuple[str, dict[str, str]]:
-    """A page without the long data of its figures, and that data as scripts beside it: a first
-    visit does not wait for what it may never scroll to.
-
-    Examples
-    --------
-    >>> text = '<script type="application/json">{}</script>'
-    >>> put_apart(text, "one")[0] == text
-    True
-    """
+    """A page without its figures' long data, and that as scripts beside it, for later."""
     apart: dict[str, str] = {}
 
     def lifted(found: re.Match[str]) -> str:
@@ -312,9 +297,7 @@ def page_files(path: str, text: str) -> dict[str, str]:
 
 
 def deck_files(path: str, text: str, beside: Files) -> dict[str, str]:
-    """A deck; what its figures hold in common with the chapter's page, whose scripts are among the
-    files `beside`, stays there.
-    """
+    """A deck; data that its figures share with the chapter's page stays `beside`."""
     held = {script: one for one, script in beside.items() if one.endswith(".js")}
     files = page_files(path, text)
     folder = PurePosixPath(path).parent

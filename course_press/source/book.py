@@ -63,9 +63,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """The book in one language: `_quarto.yml` with `_quarto-<lang>.yml` laid over it, and its
-    chapters.
-    """
+    """The book in one language: `_quarto.yml`, `_quarto-<lang>.yml` over it, and its chapters."""
 
     root: Path
     lang: str
@@ -116,19 +114,9 @@ def configured(root: Path, lang: str) -> Book:
 
 
 def read_book(root: Path, lang: str, *, answers: bool = False) -> Book:
-    """Read the book at `root` in one language.
+    """Read the book at `root` in one language, for instructors with `answers`.
 
-    Parameters
-    ----------
-    root : the book's folder.
-    lang : a language of the book.
-    answers : whether its pages print what only instructors read, as they do where `answers: true`
-        stands in `_quarto.yml`.
-
-    Raises
-    ------
-    SourceError
-        Naming file and line, if a file is missing or holds something that the press does not know.
+    What is missing or not known is refused with file and line.
     """
     profile = root / f"_quarto-{lang}.yml"
     config = _merged(_config(root / "_quarto.yml"), _config(profile))

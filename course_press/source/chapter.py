@@ -1,6 +1,4 @@
-"""A chapter as written: configuration, front matter, includes, cells and inline expressions, each
-with file and line.
-"""
+"""A chapter as written: front matter, includes, cells, inline expressions, by file and line."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -143,14 +141,7 @@ class Chapter:
 
 
 def read_text(file: Path, shown: Path | None = None) -> str:
-    """A source's text in UTF-8, without the mark that some editors put first; `shown` is what an
-    error calls the file.
-
-    Raises
-    ------
-    SourceError
-        At the line that is not UTF-8.
-    """
+    """A source's text in UTF-8, without a mark put first; an error calls the file `shown`."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -160,9 +151,7 @@ def read_text(file: Path, shown: Path | None = None) -> str:
 
 
 def read_chapter(root: Path, path: Path, lang: str) -> Chapter:
-    """Read one chapter, not yet numbered: front matter, includes expanded, cells and prose told
-    apart.
-    """
+    """Read one chapter, not yet numbered: includes expanded, cells and prose told apart."""
     files: list[Path] = []
     expanded: list[Line] = []
     for line in _expanded(root / path, files, root):
@@ -250,9 +239,7 @@ def _expanded(
 
 
 def _for_language(lines: Iterable[Line], lang: str) -> Iterator[Line]:
-    """Leave out blocks that are for another language, so that nothing in them is run, checked or
-    numbered.
-    """
+    """Leave out blocks for another language, so that nothing in them counts."""
     depth, hidden = 0, 0
     for line, is_prose in _told_apart(lines):
         if is_prose and is_div_end(line):

@@ -52,9 +52,7 @@ def swap_in(file: Path, text: str) -> None:
 
 @contextmanager
 def staged(out: Path) -> Iterator[Path]:
-    """A folder beside `out` in which to make what is to stand there, gone afterwards; what a killed
-    run has left is mended before.
-    """
+    """A folder beside `out` to make its next one in; gone afterwards, mended before."""
     out.parent.mkdir(parents=True, exist_ok=True)
     mend(out)
     with ExitStack() as held:
@@ -70,9 +68,7 @@ def staged(out: Path) -> Iterator[Path]:
 
 
 def mend(out: Path) -> None:
-    """Delete what killed runs have left beside `out`; where one was killed between taking the old
-    folder away and putting the new one in its place, put it there.
-    """
+    """Delete what killed runs have left beside `out`, and put back what one took away."""
     if not out.parent.is_dir():
         return
     with _locked(out.parent):
@@ -135,9 +131,7 @@ def linked(source: Path | str, target: Path | str) -> None:
 
 @contextmanager
 def _locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Whether this process is the one that works on a folder; its end, however it comes, lets go of
-    it.
-    """
+    """Whether this process alone works on a folder; its end, however it comes, lets go."""
     if (
         sys.platform == "win32"
     ):  # has no locks for folders: what is left there is for its owner to delete

@@ -1,6 +1,4 @@
-"""How a notebook gets the library: its first cell, the same in the chapters' notebooks and the
-labs'.
-"""
+"""How a notebook, a chapter's or a lab's, gets the library: its first cell."""
 
 import json
 import textwrap
@@ -21,26 +19,20 @@ _NO_NETWORK = "resolve host|t connect to|NewConnectionError|unreachable"
 
 
 def address(book: Book) -> tuple[str, str]:
-    """The repository, and the tag or commit of it that readers get: `repo-url` and `install-ref`,
-    or this version's tag.
-    """
+    """The repository, and its tag or commit that readers get, else this version's tag."""
     return str(book.meta.get("repo-url", "")).rstrip("/"), str(
         book.config.get("install-ref", f"v{version('course-lib')}")
     )
 
 
 def published(book: Book) -> bool:
-    """Whether the book's repository stands at its address: all that would lead there or install
-    from there asks this.
-    """
+    """Whether the book's repository is there, to lead to and to install from."""
     repo, _ = address(book)
     return bool(repo) and not repo.startswith(PLACEHOLDER)
 
 
 def first_cell(book: Book, lang: str | None = None) -> str:
-    """The first cell: gets the library where it is missing, on Colab say, or tells how to install
-    it from the book's folder while that is published nowhere; sets the language, if one is given.
-    """
+    """The cell that gets the library where it is missing, or says how; sets the language."""
     said = words(lang or languages(book.root)[0])
     least = metadata("course-lib")["Requires-Python"].removeprefix(">=")
     there = published(book)
@@ -85,13 +77,7 @@ def _raising(said: str, names: str = "", indent: str = " " * 4) -> Iterator[str]
 
 
 def lab_notebooks(book: Book) -> dict[Path, str]:
-    """The labs' notebooks with the first cell that they should have; the rest stays to the byte.
-
-    Raises
-    ------
-    CourseError
-        If a lab's notebook cannot be read, or has no cell of code.
-    """
+    """The labs' notebooks with the first cell they should have; else the same bytes."""
     found = {}
     for file in sorted((book.root / "labs").glob("[0-9][0-9]-*/lab.ipynb")):
         text = read_text(file)

@@ -1,6 +1,4 @@
-"""Grades as others read them: any LMS, Gradescope, nbgrader; each student; and, without a name, the
-instructor.
-"""
+"""Grades as any LMS, Gradescope, nbgrader, students and (nameless) instructors read them."""
 
 import csv
 import io

@@ -1,6 +1,4 @@
-"""Runs a learner's `measure`, on the simulated machine or on this computer's own CPU; and
-multiplies for the grader in the same place, to compare its times with.
-"""
+"""Runs a learner's `measure`, simulated or here, and multiplies beside it for the grader."""
 
 import numbers
 import socket

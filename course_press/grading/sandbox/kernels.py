@@ -1,6 +1,4 @@
-"""Runs a learner's kernels by Triton's interpreter on arrays that the grader hands out, and tells
-what they gave back, what they moved, and what of torch the file called besides.
-"""
+"""Runs a learner's kernels by Triton's interpreter, and tells what they gave, moved and called."""
 
 import contextlib
 import ctypes

@@ -1,7 +1,6 @@
 """The learner's end of the simulated machine: a NumPy and a torch whose products take time on it.
 
-Whatever the machine is asked goes to the grader, who has the clock and keeps the record. The torch
-has what a matmul benchmark uses, and a GPU that works on after a call returns.
+The grader has the clock and keeps the record; the GPU works on after a call returns.
 """
 
 import contextlib
