@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -132,20 +132,17 @@ def linked(source: Path | str, target: Path | str) -> None:
 @contextmanager
 def _locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
     """Whether this process alone works on a folder; its end, however it comes, lets go."""
-    if (
-        sys.platform == "win32"
-    ):  # has no locks for folders: what is left there is for its owner to delete
+    if sys.platform == "win32":  # no folder has locks: what is left there is its owner's to delete
         yield wait
         return
     import fcntl
 
     descriptor = os.open(folder, os.O_RDONLY)
+    ours = False
     try:
-        try:
+        with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+            ours = True
+        yield ours
     finally:
         os.close(descriptor)

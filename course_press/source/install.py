@@ -16,13 +16,24 @@ from course_press.source.chapter import read_text
 PLACEHOLDER = "https://github.com/roofline-course/"
 # How pip and git say that they reached nobody.
 _NO_NETWORK = "resolve host|t connect to|NewConnectionError|unreachable"
+_INSTALL = f"""\
+    source = {{source}}
+    pip = [sys.executable, "-m", "pip", "install", "-q", source]
+    pip += ["--disable-pip-version-check"]
+    done = subprocess.run(pip, check=False, capture_output=True, text=True)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["pip"]
+        why = [x for x in lines if re.match(r"\\s*(ERROR|fatal)\\b", x)] or lines
+        why = why[-1].strip()
+        if re.search("{_NO_NETWORK}", done.stderr):
+            why += {{no_network}}
+"""
 
 
 def address(book: Book) -> tuple[str, str]:
     """The repository, and its tag or commit that readers get, else this version's tag."""
-    return str(book.meta.get("repo-url", "")).rstrip("/"), str(
-        book.config.get("install-ref", f"v{version('course-lib')}")
-    )
+    ref = str(book.config.get("install-ref", f"v{version('course-lib')}"))
+    return str(book.meta.get("repo-url", "")).rstrip("/"), ref
 
 
 def published(book: Book) -> bool:
@@ -49,22 +60,9 @@ def first_cell(book: Book, lang: str | None = None) -> str:
     if not there:
         return "\n".join([*code, *_raising(said["ui-from-a-folder"])])
     source = json.dumps("course-lib[book] @ git+{}@{}".format(*address(book)))
-    return "\n".join(
-        [
-            *code,
-            f"    source = {source}",
-            '    pip = [sys.executable, "-m", "pip", "install", "-q", source]',
-            '    pip += ["--disable-pip-version-check"]',
-            "    done = subprocess.run(pip, check=False, capture_output=True, text=True)",
-            "    if done.returncode:",
-            '        lines = done.stderr.strip().splitlines() or ["pip"]',
-            '        why = [x for x in lines if re.match(r"\\s*(ERROR|fatal)\\b", x)] or lines',
-            "        why = why[-1].strip()",
-            f'        if re.search("{_NO_NETWORK}", done.stderr):',
-            f"            why += {json.dumps(' ' + said['ui-no-network'], ensure_ascii=False)}",
-            *_raising(said["ui-pip-failed"], "source=source, why=why", " " * 8),
-        ]
-    )
+    no_network = json.dumps(" " + said["ui-no-network"], ensure_ascii=False)
+    code += _INSTALL.format(source=source, no_network=no_network).splitlines()
+    return "\n".join([*code, *_raising(said["ui-pip-failed"], "source=source, why=why", " " * 8)])
 
 
 def _raising(said: str, names: str = "", indent: str = " " * 4) -> Iterator[str]:
@@ -85,9 +83,8 @@ def lab_notebooks(book: Book) -> dict[Path, str]:
             notebook = json.loads(text)
             cell = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
         except (KeyError, StopIteration, TypeError, ValueError) as error:
-            raise CourseError(
-                f"{file.relative_to(book.root)} is no notebook with a cell of code: {error!r}"
-            ) from None
+            name = file.relative_to(book.root)
+            raise CourseError(f"{name} is no notebook with a cell of code: {error!r}") from None
         cell["source"] = first_cell(book).splitlines(keepends=True)
         found[file] = json.dumps(notebook, ensure_ascii=text.isascii(), indent=1) + "\n"
     return found
