@@ -1,4 +1,4 @@
-"""The command `course`; it exits with 1 where a check failed, 2 on bad input, 3 on what is missing."""
+"""The command `course`; exit codes: 1 a check failed, 2 bad input, 3 something is missing."""
 
 import contextlib
 import platform

@@ -11,6 +11,7 @@ from course_lib import CourseError
 from course_book.exercises import Exercise
 from course_book.text import in_language, languages
 from course_press.exports import sheets
+from course_press.source.errors import choose
 from course_press.source.files import file_names, swap_in
 
 # The file beside the keys that says whose sheet is which.
@@ -42,48 +43,41 @@ def read_roll(file: Path, language: str, *, plain: bool = True) -> tuple[Student
         if not who.id:
             raise CourseError(f"{at}: no id: give each student one")
         if plain and file_names([who.id])[who.id] != who.id:
-            raise CourseError(
-                f"{at}: id {who.id!r} cannot name a file: use up to 64 of a-z, A-Z, 0-9, - and _, "
-                f"beginning with a letter or digit"
-            )
-        if who.language not in languages():
-            raise CourseError(
-                f"{at}: language {who.language!r} is not one of the book: choose from "
-                f"{', '.join(languages())}"
-            )
+            fix = "use up to 64 of a-z, A-Z, 0-9, - and _, beginning with a letter or digit"
+            raise CourseError(f"{at}: id {who.id!r} cannot name a file: {fix}")
+        said = f"{at}: language {who.language!r} is not one of the book"
+        choose(who.language, languages(), said)
         # Some file systems do not tell "A7" from "a7".
         first = found.setdefault(who.id.casefold(), (line, who))
         if first[0] != line:
-            raise CourseError(
-                f"{at}: id {who.id!r} is on line {first[0]} already: give each student one line"
-            )
+            said = f"{at}: id {who.id!r} is on line {first[0]} already"
+            raise CourseError(f"{said}: give each student one line")
     return tuple(who for _, who in found.values())
 
 
 def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    at = f"--roll {str(file)!r}"
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise CourseError(f"--roll {str(file)!r} cannot be read: {error.strerror}") from None
+        raise CourseError(f"{at} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise CourseError(
-            f"--roll {str(file)!r}, line {line} is not UTF-8: export the table again as UTF-8"
-        ) from None
+        fix = "export the table again as UTF-8"
+        raise CourseError(f"{at}, line {line} is not UTF-8: {fix}") from None
     lines = csv.reader(io.StringIO(text, newline=""))
     header = [name.strip().casefold() for name in next(lines, [])]
     if "id" not in header or len(set(header)) < len(header):
         raise CourseError(
-            f"--roll {str(file)!r} must begin with a line of different columns, id among them, "
+            f"{at} must begin with a line of different columns, id among them, "
             f"with commas between (got {', '.join(header) or 'an empty file'})"
         )
     for cells in lines:
         if any(cell.strip() for cell in cells):
             if len(cells) != len(header):
-                raise CourseError(
-                    f"--roll {str(file)!r}, line {lines.line_num} has {len(cells)} cells instead "
-                    f"of {len(header)}: put quotes around a cell with a comma"
-                )
+                said = f"{at}, line {lines.line_num} has {len(cells)} cells"
+                fix = "put quotes around a cell with a comma"
+                raise CourseError(f"{said} instead of {len(header)}: {fix}")
             yield lines.line_num, dict(zip(header, (cell.strip() for cell in cells), strict=True))
 
 
@@ -107,10 +101,8 @@ def write_sheets(
     roll stays in the index. Files that are not of this roll and seed are refused.
     """
     if keys.resolve().is_relative_to(out.resolve()):
-        raise CourseError(
-            f"--key {str(keys)!r} lies in the folder of the sheets: the answers need one of their "
-            f"own"
-        )
+        said = f"--key {str(keys)!r} lies in the folder of the sheets"
+        raise CourseError(f"{said}: the answers need one of their own")
     for option, folder in (("--out", out), ("--key", keys)):
         if folder.exists() and not folder.is_dir():
             raise CourseError(f"{option} {str(folder)!r} is a file: with --roll it is a folder")

@@ -4,13 +4,14 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from course_lib import CourseError
+from course_press.source.book import Say, silent
 from course_press.source.errors import MissingError
 from course_press.source.files import swap_in
 
@@ -27,16 +28,12 @@ class Execution(NamedTuple):
 
 def folder(root: Path, number: str) -> Path:
     """The folder of a lab by its number; refused with a list of those that are."""
-    found = sorted(
-        path for path in (root / "labs").glob("[0-9][0-9]-*") if (path / "lab.ipynb").is_file()
-    )
+    found = sorted(file.parent for file in (root / "labs").glob("[0-9][0-9]-*/lab.ipynb"))
     for path in found:
         if path.name.partition("-")[0] == number.zfill(2):
             return path
-    raise CourseError(
-        f"lab {number!r} does not exist: choose from "
-        f"{', '.join(path.name for path in found) or 'none'}"
-    )
+    names = ", ".join(path.name for path in found) or "none"
+    raise CourseError(f"lab {number!r} does not exist: choose from {names}")
 
 
 def amount(name: str, value: float, *, least: float = 0.0) -> float:
@@ -54,7 +51,7 @@ def run_lab(
     budget: float,
     lang: str = "en",
     usd_per_hour: float | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = silent,
     **parameters: Any,
 ) -> Execution:
     """Execute a lab's notebook, within `budget` seconds; the copy stays, also where a cell fails.
@@ -70,17 +67,11 @@ def run_lab(
         import papermill
         from nbclient.exceptions import DeadKernelError
     except ImportError:
-        raise MissingError(
-            "papermill is not installed: make labs, or pip install -e '.[press,labs]'"
-        ) from None
+        get = "make labs, or pip install -e '.[press,labs]'"
+        raise MissingError(f"papermill is not installed: {get}") from None
     lab = folder(root, number).resolve()
-    given = {
-        "device": device,
-        "budget": budget,
-        "out": LOCAL.as_posix(),
-        "usd_per_hour": usd_per_hour,
-        **parameters,
-    }
+    given = {"device": device, "budget": budget, "usd_per_hour": usd_per_hour}
+    given |= {"out": LOCAL.as_posix(), **parameters}
     executed = LOCAL / "lab.ipynb"
     try:
         with _alone(root, f"lab {lab.name}"):
@@ -142,14 +133,11 @@ def _alone(root: Path, what: str) -> Iterator[None]:
         except BlockingIOError:
             lock.seek(0)
             holder = lock.read().strip() or "another process"
-            raise CourseError(
-                f"{holder} is measuring, and two runs would measure each other: wait for "
-                f"it, or end it"
-            ) from None
+            said = f"{holder} is measuring, and two runs would measure each other"
+            raise CourseError(f"{said}: wait for it, or end it") from None
         lock.truncate(0)
-        lock.write(
-            f"{what} (process {os.getpid()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC)"
-        )
+        since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        lock.write(f"{what} (process {os.getpid()}, since {since})")
         lock.flush()
         yield
 
@@ -169,15 +157,9 @@ def _without_paths(notebook: Path, root: Path) -> None:
         given: Any = nbformat.read(notebook, as_version=nbformat.NO_CONVERT)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, nbformat.ValidationError):
         return  # a full disk may have left half of it
-    known = {
-        str(root.resolve()): ".",
-        sys.prefix: "python",
-        sys.base_prefix: "python",
-        str(Path.home()): "~",
-    }
-    folders = sorted(
-        ((old, new) for old, new in known.items() if len(old) > 1), key=lambda pair: -len(pair[0])
-    )
+    known = {str(root.resolve()): ".", str(Path.home()): "~"}
+    known |= dict.fromkeys((sys.prefix, sys.base_prefix), "python")
+    known = {old: known[old] for old in sorted(known, key=len, reverse=True) if len(old) > 1}
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -185,7 +167,7 @@ def _without_paths(notebook: Path, root: Path) -> None:
         if isinstance(value, list):
             return [plain(inner) for inner in value]
         if isinstance(value, str):
-            for old, new in folders:
+            for old, new in known.items():
                 value = value.replace(old, new)
         return value
 

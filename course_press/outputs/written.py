@@ -1,5 +1,6 @@
 """What live figures share: a language's marks, prefixed units, and the names of buttons."""
 
+import json
 from typing import Any
 
 from course_book import t
@@ -20,6 +21,12 @@ def number_marks() -> dict[str, Any]:
         "none": NONE,
         "never": t("never"),
     }
+
+
+def data_script(data: Any) -> str:
+    """Data for a page's script, of which nothing can end the element that holds it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    return f'<script type="application/json">{text}</script>'
 
 
 def tool_words() -> dict[str, str]:

@@ -26,7 +26,7 @@ from course_press.run import faults
 from course_press.run.execute import Cache, ChapterResults, Surroundings, run_chapter
 from course_press.run.kernels import LOCALE, ChapterKernel
 from course_press.run.pool import do_jobs
-from course_press.source.book import Book
+from course_press.source.book import Book, Say, silent
 from course_press.source.chapter import INLINE, Cell, Chapter, Line, read_text
 from course_press.source.errors import MissingError, SourceError
 from course_press.source.install import published
@@ -60,21 +60,13 @@ _CODE_LINES = re.compile(
 
 @dataclass(frozen=True)
 class PrintedPage:
-    """A page as pandoc prints it, before it is set into the template.
-
-    Attributes
-    ----------
-    key : the same for the same print.
-    data : what it says of itself: labels, links, minutes.
-    load : gives its body, which few ask for.
-    picture : its first figure that can be drawn without a browser.
-    """
+    """A page as pandoc prints it, before it is set into the template."""
 
     chapter: Chapter
-    key: str
-    data: Mapping[str, Any]
-    load: Callable[[], str]
-    picture: Picture | None = None
+    key: str  # the same for the same print
+    data: Mapping[str, Any]  # what it says of itself: labels, links, minutes
+    load: Callable[[], str]  # gives its body, which few ask for
+    picture: Picture | None = None  # its first figure that can be drawn without a browser
 
     @cached_property
     def body(self) -> str:
@@ -146,14 +138,9 @@ def page_lines(
 
 
 def print_pages(
-    books: Sequence[Book],
-    names: Collection[str] | None = None,
-    *,
-    say: Callable[[str], None] = lambda _: None,
+    books: Sequence[Book], names: Collection[str] | None = None, *, say: Say = silent
 ) -> list[list[PrintedPage]]:
-    """Run and print every chapter of these books of one folder, or those of these names, or reuse
-    what was printed where nothing has changed: each book's pages, in its order.
-    """
+    """Run and print the chapters of books, or those of these names; the same are not made anew."""
     cache, run = _runner(books[0].root)
     printed: dict[int, PrintedPage] = {}
     labels = {id(book): label_facts(book) for book in books}

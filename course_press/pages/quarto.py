@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from course_press.pages.site import (
     put_in_place,
     write_slides,
 )
-from course_press.source.book import Book, read_book
+from course_press.source.book import Book, Say, read_book, silent
 from course_press.source.chapter import Chapter
 from course_press.source.errors import MissingError
 from course_press.source.files import staged, swap_in
@@ -51,12 +51,7 @@ def executable() -> str | None:
 
 
 def build(
-    root: Path,
-    langs: Sequence[str],
-    out: Path,
-    *,
-    answers: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    root: Path, langs: Sequence[str], out: Path, *, answers: bool = False, say: Say = silent
 ) -> list[Path]:
     """Render the book with Quarto, one profile a language, in place of the old site."""
     quarto = executable()
@@ -71,28 +66,16 @@ def build(
     with staged(out) as stage:
         for lang in langs:
             say(f"{lang} · quarto render")
+            where = ["render", "--profile", lang, "--output-dir", str((stage / lang).resolve())]
+            where += ["--metadata", "answers:true"] if answers else []
+            where += ["--metadata", "published:true"] if published(book_in(lang)) else []
+            env = {**os.environ, "QUARTO_PYTHON": sys.executable}
             done = subprocess.run(
-                [
-                    quarto,
-                    "render",
-                    "--profile",
-                    lang,
-                    "--output-dir",
-                    str((stage / lang).resolve()),
-                    *(["--metadata", "answers:true"] if answers else []),
-                    *(["--metadata", "published:true"] if published(book_in(lang)) else []),
-                ],
-                cwd=root,
-                env={**os.environ, "QUARTO_PYTHON": sys.executable},
-                capture_output=True,
-                text=True,
-                check=False,
+                [quarto, *where], cwd=root, env=env, capture_output=True, text=True, check=False
             )
             if done.returncode:
-                raise CourseError(
-                    f"quarto could not render the {lang} "
-                    f"book:\n{(done.stdout + done.stderr)[-3000:].strip()}"
-                )
+                told = (done.stdout + done.stderr)[-3000:].strip()
+                raise CourseError(f"quarto could not render the {lang} book:\n{told}")
             add_facts(book_in(lang), stage / lang)
         (stage / MARKER).touch()  # a site from here on
         write_slides(root, langs, [], stage, say=say)
@@ -177,10 +160,8 @@ def _incomplete(book: Book, folder: Path) -> Iterator[tuple[Chapter, Any, Any]]:
             continue
         main = page.find(".//main")
         if main is None:
-            raise CourseError(
-                f"{about.url(chapter)} has no <main>, so it is no page of Quarto's: build with "
-                f"--engine embedded"
-            )
+            said = f"{about.url(chapter)} has no <main>, so it is no page of Quarto's"
+            raise CourseError(f"{said}: build with --engine embedded")
         yield chapter, page, main
 
 
@@ -209,9 +190,7 @@ def _tell_others(head: Any, said: str) -> None:
 
 def _drop_unused(page: Any) -> None:
     """Take the calculator's long scripts from pages without it: Quarto puts them on each."""
-    if page.find_class("calculator"):
-        return
-    for script in page.iter("script"):
+    for script in () if page.find_class("calculator") else page.iter("script"):
         if (script.text or "").lstrip().startswith(_CALCULATOR):
             script.text = ""
 
@@ -252,9 +231,7 @@ def _name_sections(main: Any, labels: Mapping[str, Mapping[str, str]], ui: Any) 
     for link in main.find_class("quarto-xref"):
         label = labels.get(link.get("href").partition("#")[2], {"number": ""})
         if label["number"] and label["number"] not in link.text_content():
-            for part in list(link):
-                link.remove(part)
-            link.text = f"{ui['ui-' + label['kind']]}\u00a0{label['number']}"
+            link[:], link.text = [], f"{ui['ui-' + label['kind']]}\u00a0{label['number']}"
 
 
 def _let_references_agree(main: Any, lang: str) -> None:
@@ -267,30 +244,19 @@ def _let_references_agree(main: Any, lang: str) -> None:
         f'<p><a class="quarto-xref" href="#">{escape(link.text_content())}</a>{escape(after)}</p>'
         for link, after in zip(links, words_after, strict=True)
     )
-    for link, after, said in zip(
-        links, words_after, html.fragments_fromstring(_read_as_html(text, lang)), strict=True
-    ):
+    read = html.fragments_fromstring(_read_as_html(text, lang))
+    for link, after, said in zip(links, words_after, read, strict=True):
         new = said[0]
         if new.text_content() != link.text_content():
-            for part in list(link):
-                link.remove(part)
-            link.text = new.text_content()
+            link[:], link.text = [], new.text_content()
         link.tail = f"{new.tail or ''}{(link.tail or '')[len(after) :]}"
 
 
 def _read_as_html(text: str, lang: str) -> str:
     """HTML as the filter of references says it, in a language."""
+    more = [f"--metadata=lang:{lang}", f"--lua-filter={ASSETS / 'references.lua'}"]
     return str(
-        pypandoc.convert_text(
-            text,
-            "html",
-            format="html",
-            extra_args=[
-                "--wrap=none",
-                f"--metadata=lang:{lang}",
-                f"--lua-filter={ASSETS / 'references.lua'}",
-            ],
-        )
+        pypandoc.convert_text(text, "html", format="html", extra_args=["--wrap=none", *more])
     )
 
 

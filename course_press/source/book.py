@@ -1,10 +1,10 @@
 """The book: `_quarto.yml` with a language's profile laid over it, and the chapters it lists."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -20,6 +20,14 @@ CONFIG_KEYS = {
     "book": "title subtitle author description chapters repo-url repo-branch repo-actions site-url "
     "page-navigation search sidebar navbar page-footer date favicon open-graph twitter-card",
 }
+
+
+# Is told what is going on, a line at a time.
+Say: TypeAlias = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
