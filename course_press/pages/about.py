@@ -1,6 +1,6 @@
 """What a page says about itself: where to run it, what to read first, how to cite it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
@@ -117,12 +117,8 @@ def prerequisites(book: Book, chapter: Chapter) -> list[dict[str, str]] | None:
     line = line_with(chapter, "")
     for name in names if isinstance(names, list) else [names]:
         if name not in by_name or name == chapter.path.stem:
-            raise SourceError(
-                line.file,
-                1,
-                f"prerequisites: {name!r} is no other page of this book, e.g. "
-                f"[{', '.join(by_name)}]",
-            )
+            said = f"prerequisites: {name!r} is no other page of this book"
+            raise SourceError(line.file, 1, f"{said}, e.g. [{', '.join(by_name)}]")
     return [
         {"title": by_name[name].title, "href": up(chapter) + url(by_name[name])} for name in names
     ]
@@ -137,11 +133,8 @@ def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
     try:
         year = str(date.fromisoformat(str(meta["date"])).year)
     except ValueError:
-        raise SourceError(
-            Path("_quarto.yml"),
-            1,
-            f"book.date must be a day, e.g. 2026-01-31 (got {meta['date']!r})",
-        ) from None
+        said = f"book.date must be a day, e.g. 2026-01-31 (got {meta['date']!r})"
+        raise SourceError(Path("_quarto.yml"), 1, said) from None
     given = {
         "author": str(meta["author"]),
         "title": chapter.title,
@@ -151,26 +144,15 @@ def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
         "url": str(at_site(book, url(chapter))),
     }
     text = words(book.lang)["ui-cite-book" if cover else "ui-cite-page"].format(**given)
-    key = "-".join(
-        [
-            PurePosixPath(str(meta["site-url"])).name,
-            book.lang,
-            *([] if cover else [chapter.path.stem]),
-        ]
-    )
-    return {"text": text, "bibtex": _bibtex(given, book.lang, key, whole=cover)}
-
-
-def _bibtex(given: Mapping[str, str], lang: str, key: str, *, whole: bool) -> str:
+    key = [PurePosixPath(str(meta["site-url"])).name, book.lang, chapter.path.stem]
     # Braces: an author of several words is one name, and capitals stay.
-    fields = {
-        "author": f"{{{given['author']}}}",
-        "title": f"{{{given['book' if whole else 'title']}}}",
-    }
-    fields |= {} if whole else {"booktitle": f"{{{given['book']}}}"}
-    fields |= {name: given[name] for name in ("year", "version", "url")} | {"language": lang}
+    quoted = {"author": "author", "title": "book" if cover else "title"}
+    quoted |= {} if cover else {"booktitle": "book"}
+    fields = {name: f"{{{given[of]}}}" for name, of in quoted.items()}
+    fields |= {name: given[name] for name in ("year", "version", "url")} | {"language": book.lang}
     lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
-    return "\n".join([f"@{'book' if whole else 'incollection'}{{{key},", *lines, "}"])
+    opening = f"@{'book' if cover else 'incollection'}{{{'-'.join(key[: 2 if cover else 3])},"
+    return {"text": text, "bibtex": "\n".join([opening, *lines, "}"])}
 
 
 def file_name(book: Book, to: str) -> str:

@@ -9,10 +9,9 @@ _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 def policy(frame: str) -> str:
     """The Content-Security-Policy of a page."""
-    digests = [hashlib.sha256(script.encode()).digest() for script in _SCRIPT.findall(frame)]
-    hashes = "".join(
-        f" 'sha256-{base64.b64encode(digest).decode()}'" for digest in dict.fromkeys(digests)
-    )
+    digests = (hashlib.sha256(script.encode()).digest() for script in _SCRIPT.findall(frame))
+    texts = (base64.b64encode(digest).decode() for digest in dict.fromkeys(digests))
+    hashes = "".join(f" 'sha256-{text}'" for text in texts)
     return "; ".join(
         [
             # Pages open from a folder too: not every browser takes that for 'self', and none reads

@@ -87,10 +87,8 @@ class Renderer:
                     one["aside"] = "1"
                 if found["id"].startswith("term-"):
                     others_here = others.get(f"also-{found['id'].removeprefix('term-')}", "")
-                    one |= {
-                        "label": title,
-                        "also": f"{found.get('also', '')} {others_here}".strip(),
-                    }
+                    also = f"{found.get('also', '')} {others_here}".strip()
+                    one |= {"label": title, "also": also}
                 anchor = one.pop("id")
                 yield {**one, "url": f"{page.url}#{anchor}" if anchor else page.url}
 
@@ -160,24 +158,17 @@ def _stale(book: Book, source: Book) -> dict[Path, str]:
     """What pages say whose English has moved on, by the page's path."""
     if book is source:
         return {}
-    stamps, ui = parity.read_stamps(book.root, book.lang), words(book.lang)
-    counts = {
-        page.path: len(parity.stale_sections(english, stamps))
-        for english, page in parity.pairs(source, book)
-    }
+    stamps, said = parity.read_stamps(book.root, book.lang), words(book.lang)["ui-stale"]
     return {
-        path: ui["ui-stale"].replace("{n}", str(count)) for path, count in counts.items() if count
+        page.path: said.replace("{n}", str(count))
+        for english, page in parity.pairs(source, book)
+        if (count := len(parity.stale_sections(english, stamps)))
     }
 
 
 def _nested(toc: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     top: list[dict[str, Any]] = []
     for entry in toc:
-        item = {
-            "id": entry["id"],
-            "number": entry["number"],
-            "title": entry["title"],
-            "children": [],
-        }
+        item = {name: entry[name] for name in ("id", "number", "title")} | {"children": []}
         (top[-1]["children"] if entry["level"] > 2 and top else top).append(item)
     return top

@@ -19,33 +19,13 @@ from lxml import html
 # Elements that are no prose.
 LEFT_OUT = {"script", "style", "svg", "pre", "form", "button"}
 LEFT_OUT_CLASSES = {
-    "cell-code",
-    "anchor",
-    "calculator",
-    "header-section-number",
-    "equation-number",
-    "exercise-said",
-    "explorer",
-    "guess",
-    "guesses",
-    "references",
+    *("cell-code", "anchor", "header-section-number", "equation-number", "exercise-said"),
+    *("calculator", "explorer", "guess", "guesses", "references"),
 }
 # Elements that part words.
 BLOCKS = {
-    "p",
-    "li",
-    "td",
-    "th",
-    "tr",
-    "div",
-    "section",
-    "figure",
-    "figcaption",
-    "blockquote",
-    "summary",
-    "details",
-    "h4",
-    "br",
+    *("p", "li", "td", "th", "tr", "div", "section", "figure", "figcaption", "blockquote"),
+    *("summary", "details", "h4", "br"),
 }
 SPACED = set("=≠<>≤≥≈≪≫+−±×⋅·→⇒⇔∈")
 
@@ -146,13 +126,7 @@ class _Reader:
 
 
 def plain(formula: ElementTree.Element) -> str:
-    """A formula of MathML on one line, as one would type it.
-
-    Examples
-    --------
-    >>> plain(ElementTree.fromstring("<math><msup><mi>I</mi><mo>∗</mo></msup><mo>≈</mo><msub><mi>a</mi><mn>2</mn></msub></math>"))
-    'I* ≈ a_2'
-    """  # noqa: E501
+    """A formula of MathML on one line, as one would type it."""
     return re.sub(r" +", " ", _said(formula)).strip()
 
 
@@ -167,9 +141,9 @@ def _said(node: ElementTree.Element) -> str:
         case "mspace":
             return " "
         case "semantics":
-            return _said(parts[0]) if parts else ""
+            return "".join(map(_said, parts[:1]))
         case "mfrac":
-            return f"{_whole(parts[0])}/{_whole(parts[1])}"
+            return "/".join(map(_whole, parts))
         case "msqrt":
             return f"√({''.join(map(_said, parts))})"
         case "msub" | "munder":
@@ -239,9 +213,9 @@ def index(results: Iterable[Mapping[str, str]]) -> dict[str, Any]:
         "fieldIds": {name: field for field, name in enumerate(FIELDS)},
         "fieldLength": lengths,
         "averageFieldLength": [
-            sum(one[field] for one in lengths.values()) / max(1, len(stored))
-            for field in range(len(FIELDS))
-        ],
+            sum(column) / max(1, len(stored)) for column in zip(*lengths.values(), strict=True)
+        ]
+        or [0.0] * len(FIELDS),
         "storedFields": {str(number): one for number, one in enumerate(stored)},
         "dirtCount": 0,
         "index": [[term, terms[term]] for term in sorted(terms)],

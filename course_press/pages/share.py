@@ -31,6 +31,9 @@ _HANGUL_FONTS = (
     ("AppleSDGothicNeo.ttc", "AppleSDGothicNeo.ttc"),
     ("malgun.ttf", "malgunbd.ttf"),
 )
+_MAP = """<?xml version="1.0" encoding="UTF-8"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" \
+xmlns:xhtml="http://www.w3.org/1999/xhtml">"""
 # A figure has few: a palette makes a third of the file.
 _COLOURS = 64
 
@@ -85,9 +88,8 @@ def card(picture: bytes, face: Face) -> bytes:
     figure = Image.open(io.BytesIO(picture)).convert("RGB")
     half, high = SIZE[0] // 2, SIZE[1] - 2 * _MARGIN
     scale = min((half - _MARGIN) / figure.width, high / figure.height)
-    figure = figure.resize(
-        (round(figure.width * scale), round(figure.height * scale)), Image.Resampling.LANCZOS
-    )
+    size = round(figure.width * scale), round(figure.height * scale)
+    figure = figure.resize(size, Image.Resampling.LANCZOS)
     sheet = Image.new("RGB", SIZE, "white")
     sheet.paste(_ACCENT, (0, 0, _STRIPE, SIZE[1]))
     left = half + (half - _MARGIN - figure.width) // 2
@@ -111,9 +113,8 @@ def _write(pen: ImageDraw.ImageDraw, face: Face, end: int, high: int) -> None:
             wrapped = _lines(text, letters, end - left)
             parts += [(y + 1.3 * pixels * i, line, letters, bold) for i, line in enumerate(wrapped)]
             y += 1.3 * pixels * len(wrapped) + 0.5 * size
-        if y <= high - 2 * _MARGIN and all(
-            of.getlength(line) <= end - left for _, line, of, _ in parts
-        ):
+        fits = all(of.getlength(line) <= end - left for _, line, of, _ in parts)
+        if fits and y <= high - 2 * _MARGIN:
             break
     for at, line, letters, bold in parts:
         pen.text((left, at), line, _INK if bold else _MUTED, letters)
@@ -152,14 +153,11 @@ def cards(
         fonts = font("".join(face[1:]))
         said = face if fonts else first
         if picture and said:
-            made[name] = [picture[1], said[1:], fonts], partial(_drawn, picture, said)
+            draw = partial(lambda picture, face: card(picture[2](), face), picture, said)
+            made[name] = [picture[1], said[1:], fonts], draw
         elif there and (file := there / f"{name}.png").is_file():
             made[name] = [file.stat().st_mtime_ns, str(file)], file.read_bytes
     return made
-
-
-def _drawn(picture: Picture, face: Face) -> bytes:
-    return card(picture[2](), face)
 
 
 def sitemap(site: str, folders: Mapping[str, Path]) -> str:
@@ -173,16 +171,7 @@ def sitemap(site: str, folders: Mapping[str, Path]) -> str:
             shared = path.replace(f"chapters/{lang}/", "chapters/*/", 1)
             twins.setdefault(shared, {})[lang] = f"{site}/{lang}/{path}"
     lines = [line for pages in twins.values() for line in _entries(pages, list(folders))]
-    return "\n".join(
-        [
-            '<?xml version="1.0" encoding="UTF-8"?>',
-            '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" '
-            'xmlns:xhtml="http://www.w3.org/1999/xhtml">',
-            *lines,
-            "</urlset>",
-            "",
-        ]
-    )
+    return "\n".join([_MAP, *lines, "</urlset>\n"])
 
 
 def _entries(pages: Mapping[str, str], langs: Sequence[str]) -> Iterable[str]:
