@@ -585,10 +585,8 @@ def _formula(run: Run, result: KernelResult) -> Text | None:
 KERNELS = Lab(
     name="kernels",
     criteria=(
-        "runs",
-        "own",
-        *STEPS,
-        *["shapes", "precision", "strides", "overlap", "bytes", "formula"],
+        *("runs", "own", *STEPS),
+        *("shapes", "precision", "strides", "overlap", "bytes", "formula"),
     ),
     scenarios=tuple(STEPS),
     observe=Run,

@@ -233,9 +233,8 @@ class Tensor:
     def matmul(self, other: "Tensor") -> "Tensor":
         """`a @ b`: takes time on the device that holds both."""
         if self.device.type != other.device.type:
-            raise RuntimeError(
-                "Expected all tensors to be on the same device, but found cpu and cuda"
-            )
+            said = "Expected all tensors to be on the same device, but found cpu and cuda"
+            raise RuntimeError(said)
         self.machine.multiply(self.data, other.data, self.device.type, self.dtype.name, torch=True)
         wide = np.float64 if self.dtype.itemsize == 8 else np.float32
         return self._like(self.data.astype(wide, copy=False) @ other.data.astype(wide, copy=False))
