@@ -36,7 +36,7 @@ Langs = Annotated[
 ]
 Chapters = Annotated[list[str] | None, Argument(help="Chapters by file name. All when not given.")]
 To = Annotated[list[str] | None, Option(help="epub or pdf; repeat for both. Both when not given.")]
-Site = Annotated[Path, Option(help="Folder of the site.")]
+Site = Annotated[Path, Option(help="Folder of the site, built before.")]
 
 # Columns of what is no terminal: nothing there asks for a table to be narrowed.
 PIPED = 1000

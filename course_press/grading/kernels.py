@@ -519,9 +519,9 @@ def _shapes(run: Run, result: KernelResult) -> Text | None:
     about: dict[str, Value] = {"call": run.call, "size": case.shown, "block": str(case.block)}
     if result.why:
         return message("shapes-failed", **about, why=result.why)
-    for way in ("loaded", "stored"):
-        if count := result.total(f"outside_{way}"):
-            return message(f"outside-{way}", **about, count=count)
+    for key in ("outside-loaded", "outside-stored"):
+        if count := result.total(key.replace("-", "_")):
+            return message(key, **about, count=count)
     if result.total("stored") < result.values.size * result.operands[0].itemsize:
         return message("last-block", **about)
     why = _wrong(run, result)
@@ -553,7 +553,8 @@ def _bytes(run: Run, result: KernelResult) -> Iterator[Text | None]:
         moved = result.total(way)
         if moved > due[way]:
             passes = run.step == "softmax" and way == "loaded"
-            key = "bytes-passes" if passes else f"bytes-{way}"
+            key = {"stored": "bytes-stored", "loaded": "bytes-loaded"}[way]
+            key = "bytes-passes" if passes else key
             yield message(key, **about, moved=moved, due=due[way])
     for way in ("loaded", "stored"):
         moved, touched = result.total(way), result.total(f"{way}_sectors")
@@ -592,7 +593,10 @@ KERNELS = Lab(
     observe=Run,
     judge=_judged,
     limit=60.0,  # of each step; right ones take two, on a computer that is not busy
-    needs={name: (f"needs-{name}-kernels", "broken-kernels") for name in ("torch", "triton")},
+    needs={
+        "torch": ("needs-torch-kernels", "broken-kernels"),
+        "triton": ("needs-triton-kernels", "broken-kernels"),
+    },
     # The last one comes with the first array that is made while a mode watches: once is enough.
     preload=("torch", "triton", "torch._dynamo"),
     environment={"TRITON_INTERPRET": "1"},  # Triton looks at it when it is imported
