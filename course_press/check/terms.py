@@ -85,6 +85,5 @@ def _found(
 def _pattern(term: str) -> re.Pattern[str]:
     words = r"(?:[^\S\n]+|[^\S\n]*\n[^\S\n]*)".join(map(re.escape, term.split()))
     # Korean puts its particles after a word without a space.
-    return re.compile(
-        words if re.search("[가-힣]", term) else rf"(?<!\w){words}(?!\w)", re.IGNORECASE
-    )
+    whole = words if re.search("[가-힣]", term) else rf"(?<!\w){words}(?!\w)"
+    return re.compile(whole, re.IGNORECASE)

@@ -93,12 +93,16 @@ def doctor() -> None:
     """
     from course_press.exports import book as export  # what prints takes long to import
     from course_press.pages import quarto
+    from course_press.pages.pandoc import pandoc_version
 
+    pandoc = None
+    with contextlib.suppress(MissingError):
+        pandoc = pandoc_version()
     packages = {**dict.fromkeys(("numpy", "msgspec"), "course_lib")}
     packages |= {**dict.fromkeys(PRESS, "the embedded engine"), "matplotlib": "course_book"}
     needs = [
         *(Need(name, _installed(name), of, "run make book", True) for name, of in packages.items()),
-        Need("pandoc", _pandoc(), "the embedded engine", "run make clean book", True),
+        Need("pandoc", pandoc, "the embedded engine", "run make clean book", True),
         Need("quarto", quarto.executable(), "the Quarto engine", quarto.GET),
         Need("playwright", _installed("playwright"), "browser tests", "run make test"),
         Need("bwrap", shutil.which("bwrap"), "grading a class", "apt install bubblewrap"),
@@ -129,15 +133,6 @@ class Need(NamedTuple):
     purpose: str
     get: str
     needed: bool = False
-
-
-def _pandoc() -> str | None:
-    from course_press.pages.pandoc import pandoc_version
-
-    try:
-        return pandoc_version()
-    except MissingError:
-        return None
 
 
 def _installed(package: str) -> str | None:

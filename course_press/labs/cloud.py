@@ -153,7 +153,8 @@ def launch(root: Path, number: str, made: Plan) -> Path:
             kept = _merge(back, lab / LOCAL, f"{made.gpu}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
         finally:
             # Whatever happened, nothing rented is left running.
-            if not any(_down(cluster) for _ in range(2)):
+            down = ["sky", "down", "--yes", cluster]
+            if all(subprocess.run(down, check=False).returncode for _ in range(2)):
                 left = (
                     f"sky down failed: the rented machine {cluster} may run on, at "
                     f"{made.price.usd_per_hour:g} USD an hour. Give it back by hand: sky down "
@@ -169,10 +170,6 @@ def launch(root: Path, number: str, made: Plan) -> Path:
     if left:
         raise CourseError(f"{left}. All {kept} new rows were copied back")
     return lab / LOCAL
-
-
-def _down(cluster: str) -> bool:
-    return subprocess.run(["sky", "down", "--yes", cluster], check=False).returncode == 0
 
 
 def _stage(root: Path, lab: Path, book: Path) -> None:

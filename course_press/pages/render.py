@@ -13,7 +13,7 @@ from course_press.check import parity
 from course_press.pages import about, csp, slides
 from course_press.pages.pandoc import PrintedPage, pandoc_version, templates
 from course_press.pages.references import fill_references, labels_of
-from course_press.pages.searchable import script, sections
+from course_press.pages.searchable import sections
 from course_press.run.execute import Cache
 from course_press.source.book import Book, Part
 
@@ -70,11 +70,8 @@ class Renderer:
         frame = {**context, "page": {**context["page"], "body": ""}, "csp": ""}
         return self.template.render({**context, "csp": csp.policy(self.template.render(frame))})
 
-    def search_index(self, cache: Cache) -> str:
-        """The script that holds what the search looks through."""
-        return script(self._results(cache))
-
-    def _results(self, cache: Cache) -> Iterator[dict[str, str]]:
+    def search_results(self, cache: Cache) -> Iterator[dict[str, str]]:
+        """What the search looks through."""
         others = words(self.book.lang, "also")
         for page in self.pages:
             title = page.chapter.title

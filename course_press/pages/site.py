@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from course_lib import CourseError
 from course_book.text import words
 from course_press.check import parity
-from course_press.pages import about, csp, share, slides
+from course_press.pages import about, csp, searchable, share, slides
 from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pages, templates
 from course_press.pages.references import check_links, fill_references, labels_written
 from course_press.pages.render import Renderer
@@ -341,7 +341,7 @@ def _parts(
     found = [[keys[page.url], page.chapter.title, page.chapter.meta] for page in pages]
     parts["search.js"] = (
         Cache.key(makers, found),
-        lambda: {"search.js": renderer.search_index(results)},
+        lambda: {"search.js": searchable.script(renderer.search_results(results))},
     )
     asking = [keys[page.url] for page in pages if page.data["guesses"]][:1]
     parts["predict.js"] = (

@@ -27,7 +27,11 @@ def main(job: dict[str, Any], talk: socket.socket) -> None:
     import torch
 
     torch.set_num_threads(1)
-    traffic = _by_path("traffic", job["traffic"])
+    # A module of which only the file is known.
+    spec: Any = importlib.util.spec_from_file_location("traffic", job["traffic"])
+    traffic = importlib.util.module_from_spec(spec)
+    sys.modules["traffic"] = traffic
+    spec.loader.exec_module(traffic)
 
     def answer(function: Any, asked: dict[str, Any], payload: bytes) -> learner.Reply:
         named = {
@@ -38,15 +42,6 @@ def main(job: dict[str, Any], talk: socket.socket) -> None:
         return _called(function, _arrays(asked["arrays"], payload), named, job["file"], traffic)
 
     learner.serve(job, talk, lambda: answer)
-
-
-def _by_path(name: str, path: str) -> Any:
-    """A module of which only the file is known."""
-    spec: Any = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def _arrays(about: list[dict[str, Any]], payload: bytes) -> list[Any]:
