@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from course_lib import ops
-from course_tools.campaigns import traffic as counted
+import course_tools
+from course_tools.campaigns.traffic import Launch
 from course_press.grading.lab import Finding, Lab, Session
 from course_press.grading.learner import EndedError, Reply, as_float
 from course_press.grading.verdict import Amount, Text, Value, message
@@ -25,7 +26,7 @@ STEPS["fused"] = "bias_gelu_dropout"
 # Of the largest value in the exact result: room for the formats, and for both forms of GELU.
 TOLERANCE = {"add": 1e-6, "fused": 4e-3, "softmax": 1e-5, "matmul": 1e-2, "attention": 6e-3}
 # The learner's process has none of the library: it gets this file by its path.
-COUNTER = Path(str(counted.__file__))
+COUNTER = Path(course_tools.__file__).parent / "campaigns" / "traffic.py"
 # Nothing of torch is simulated here: what a file imports is there, or it is not.
 FAILURES = {"unsupported": "no-module"}
 ENOUGH = 0.2  # share of the elements that a reading must explain: it may know nothing of the others
@@ -308,7 +309,7 @@ class KernelReply(Reply):
     number: str = ""
     shape: tuple[int, ...] = ()
     dtype: str = ""
-    launches: tuple[counted.Launch, ...] = ()
+    launches: tuple[Launch, ...] = ()
     calls: tuple[Called, ...] = ()
     # Whether something but a kernel wrote what one was given, or what came back.
     changed: bool = False
@@ -322,7 +323,7 @@ class KernelResult(NamedTuple):
     kind: str = ""
     why: Text | None = None
     values: Any = None
-    launches: Sequence[counted.Launch] = ()
+    launches: Sequence[Launch] = ()
     calls: Sequence[Called] = ()
 
     def total(self, field: str) -> int:

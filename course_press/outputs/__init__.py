@@ -1,4 +1,4 @@
-"""What results look like on a page: the library's printers, which kernels import."""
+"""What results look like on a page: the library's printers, by `COURSE_PRINT`."""
 
 from course_press.outputs.forms import FORMS, both, form, html_block, notebook, site
 
