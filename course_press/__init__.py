@@ -1,3 +1,1 @@
-"""The press: reads the chapters, runs their cells, checks them, and prints notebooks
-and the site.
-"""
+"""The press: reads the chapters, runs their cells, checks them, prints notebooks and the site."""

@@ -1,6 +1,4 @@
-"""The program `course`, and `python -m course_press`: what it needs is installed, or it says how to
-get it.
-"""
+"""The program `course`: what it needs is installed, or it says how to get it."""
 
 import sys
 

@@ -1,6 +1,4 @@
-"""Sentences that tell from bounds alone how fast or how expensive something is, as if it had been
-measured: the ratio of two lower bounds is no bound on the ratio of two times.
-"""
+"""Sentences that tell a speed or a cost from bounds alone, as if it had been measured."""
 
 import ast
 import re
@@ -20,20 +18,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])[”»)*]*\s+")
 
 
 def unsaid(chapter: Chapter, lang: str, root: Path) -> Iterator[tuple[Line, str]]:
-    """Each sentence that claims a speed or a cost, takes its numbers from bounds alone, and does
-    not say so: its line, and the first expression of a bound.
-
-    Parameters
-    ----------
-    chapter : with its cells, which tell where its numbers come from.
-    lang : the key of `chapters/claims.toml`, which has the words of a claim and of a bound.
-    root : of the book; without that file, there is nothing to find.
-
-    Raises
-    ------
-    SourceError
-        If the file has no such words for a language.
-    """
+    """Each sentence that claims so and does not say it: its line, and the first bound in it."""
     file, shown = root / "chapters" / "claims.toml", Path("chapters") / "claims.toml"
     if not file.is_file():
         return

@@ -9,47 +9,28 @@ from course_book.text import languages
 
 
 def untranslated() -> Iterator[tuple[str, str]]:
-    """Texts that a language lacks, has too many of, or gives other figures than the English: file,
-    and what is wrong.
-
-    Examples
-    --------
-    >>> list(untranslated())
-    []
-    """
+    """Texts a language lacks, has too many of, or with other figures than in English, by file."""
     wanted = {name for one in all() for name in one.misconceptions}
     for lang in languages():
-        common = common_texts(lang)
-        yield from _lacks(f"common.{lang}.toml", set(common["misconceptions"]), wanted)
-        yield from _lacks(
-            f"common.{lang}.toml", set(common["phrases"]), set(common_texts("en")["phrases"])
-        )
-        yield from _lacks(
-            f"predictions.{lang}.toml", _within(predictions(lang)), _within(predictions("en"))
-        )
+        common, english = common_texts(lang), common_texts("en")
+        file, guessed = f"common.{lang}.toml", f"predictions.{lang}.toml"
+        yield from _lacks(file, set(common["misconceptions"]), wanted)
+        yield from _lacks(file, set(common["phrases"]), set(english["phrases"]))
+        yield from _lacks(guessed, _within(predictions(lang)), _within(predictions("en")))
         for chapter in CHAPTERS:
+            file = f"{chapter}.{lang}.toml"
             here, english = texts(chapter, lang), texts(chapter, "en")
-            yield from _lacks(
-                f"{chapter}.{lang}.toml",
-                set(here),
-                {one.id for one in all() if one.chapter == chapter},
-            )
+            yield from _lacks(file, set(here), {one.id for one in all() if one.chapter == chapter})
             for id_ in sorted(set(here) & set(english)):
+                ours, theirs = here[id_], english[id_]
                 for name in ("title", "question", "hints", "solution"):
-                    if _figures(here[id_].get(name, "")) != _figures(
-                        english[id_].get(name, "")
-                    ) or not here[id_].get(name):
-                        yield (
-                            f"{chapter}.{lang}.toml",
-                            f"{id_}: {name} has not the {{figures}} of the English",
-                        )
-                drawn = [one[id_].get("drawn", {}) for one in (here, english)]
-                for name in sorted({name for one in drawn for name in one}):
-                    if _figures(drawn[0].get(name, "")) != _figures(drawn[1].get(name, "")):
-                        yield (
-                            f"{chapter}.{lang}.toml",
-                            f"{id_}: drawn {name} has not the {{figures}} of the English",
-                        )
+                    alike = _figures(ours.get(name, "")) == _figures(theirs.get(name, ""))
+                    if not alike or not ours.get(name):
+                        yield file, f"{id_}: {name} has not the {{figures}} of the English"
+                drawn, due = ours.get("drawn", {}), theirs.get("drawn", {})
+                for name in sorted({*drawn, *due}):
+                    if _figures(drawn.get(name, "")) != _figures(due.get(name, "")):
+                        yield file, f"{id_}: drawn {name} has not the {{figures}} of the English"
 
 
 def _within(texts: Mapping[str, Any], above: str = "") -> set[str]:

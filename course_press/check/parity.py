@@ -1,8 +1,6 @@
-"""Keeps translations level with the English: the same structure in every language, and sections
-known to be stale.
+"""Keeps translations level with the English: the same structure, and known stale sections.
 
-`chapters/<lang>/stamps.json` holds, for each section, the hash of the English text that its
-translator last looked at.
+`chapters/<lang>/stamps.json` has the hash of the English that each section's translator last saw.
 """
 
 import hashlib
@@ -16,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from course_lib import CourseError
 from course_book.text import words
 from course_press.source.book import Book, read_book
 from course_press.source.chapter import (
@@ -29,7 +26,7 @@ from course_press.source.chapter import (
     div_opening,
     read_text,
 )
-from course_press.source.errors import SourceError
+from course_press.source.errors import SourceError, choose
 from course_press.source.files import swap_in
 
 # The language that is written first.
@@ -66,15 +63,9 @@ class Section:
 
 
 def sections(chapter: Chapter) -> list[Section]:
-    """A chapter's sections. Includes, labels, divs and items of lists keep their order; what stands
-    within sentences is only counted.
-
-    A sentence's citations, numbers and maths follow the word order of its language.
-    """
-    first = next(
-        (item if isinstance(item, Line) else item.at for item in chapter.items),
-        Line("", chapter.path, 1),
-    )
+    """A chapter's sections: what keeps its order, and what is only counted, within sentences."""
+    lines = (item if isinstance(item, Line) else item.at for item in chapter.items)
+    first = next(lines, Line("", chapter.path, 1))
     found = [Section(TOP, first, text=[chapter.title])]
     for item in chapter.items:
         if isinstance(item, Cell):
@@ -91,67 +82,46 @@ def sections(chapter: Chapter) -> list[Section]:
         plain = INLINE.sub(" ", item.text)
         here.bag.update(("maths", maths) for maths in _MATHS.findall(plain))
         here.bag.update(("inline", match[1].strip()) for match in INLINE.finditer(item.text))
-        here.bag.update(
-            ("reference", cited)
-            for cited in CITED.findall(re.sub(r"`[^`]*`|(?<!@)\{[^}]*\}", " ", plain))
-        )
+        cited = CITED.findall(re.sub(r"`[^`]*`|(?<!@)\{[^}]*\}", " ", plain))
+        here.bag.update(("reference", one) for one in cited)
     return found
 
 
-def differences(source: Chapter, translation: Chapter) -> Iterator[tuple[Line, str, str]]:
+def differences(source: Chapter, translation: Chapter) -> Iterator[tuple[Line, str]]:
     """Where a translation's structure differs from the English: line, what, how to mend it."""
     ours, theirs = sections(source), sections(translation)
     wanted, given = (str(chapter.meta.get("prerequisites")) for chapter in (source, translation))
     if wanted != given:
-        yield (
-            theirs[0].at,
-            f"the English has prerequisites {wanted}, this page {given}",
-            "give both the same",
-        )
+        what = f"the English has prerequisites {wanted}, this page {given}"
+        yield theirs[0].at, f"{what} → give both the same"
     for one, other in zip_longest(ours, theirs):
         wanted, given = (
             f"#{s.anchor} at level {s.level}" if s else "the end" for s in (one, other)
         )
         if wanted != given:
-            line = (other or theirs[-1]).at
-            yield (
-                line,
-                f"the English has {wanted} here, this page {given}",
-                "give both the same headings and anchors, in order",
-            )
+            what = f"the English has {wanted} here, this page {given}"
+            fix = "give both the same headings and anchors, in order"
+            yield (other or theirs[-1]).at, f"{what} → {fix}"
             return
     for one, other in zip(ours, theirs, strict=True):
         here = f"section #{other.anchor}"
         for want, have in zip_longest(one.order, other.order, fillvalue=("", "nothing")):
             if want != have:
-                what = (
-                    f"{here}: the English has {' '.join(want).strip()} where this page has "
-                    f"{' '.join(have).strip()}"
-                )
-                yield (
-                    other.at,
-                    what,
-                    "give the same cells, labels, divs and items in the same order",
-                )
+                wanted, given = (" ".join(each).strip() for each in (want, have))
+                what = f"{here}: the English has {wanted} where this page has {given}"
+                fix = "give the same cells, labels, divs and items in the same order"
+                yield other.at, f"{what} → {fix}"
                 break
         for kind, value in one.bag - other.bag:
-            yield (
-                other.at,
-                f"{here}: {kind} {value} of the English is missing",
-                "carry it over unchanged",
-            )
+            what = f"{here}: {kind} {value} of the English is missing"
+            yield other.at, f"{what} → carry it over unchanged"
         for kind, value in other.bag - one.bag:
-            yield (
-                other.at,
-                f"{here}: {kind} {value} does not stand in the English",
-                "take it out, or mend the English",
-            )
+            what = f"{here}: {kind} {value} does not stand in the English"
+            yield other.at, f"{what} → take it out, or mend the English"
 
 
 def missing_terms(source: Chapter, translation: Chapter, lang: str) -> Iterator[str]:
-    """Terms of the glossary that the English uses and whose fixed translation the page
-    never uses.
-    """
+    """Glossary terms of the English whose fixed translation the page never uses."""
     english, here = words(SOURCE, "term"), words(lang, "term")
     said, says = (
         " ".join([c.title, *(_CODE.sub(" ", line.text) for line in c.prose)]).lower()
@@ -181,52 +151,33 @@ def read_stamps(root: Path, lang: str) -> dict[str, dict[str, str]]:
     if not (root / shown).is_file():
         return {}
     try:
-        stamps = msgspec.json.decode(read_text(root / shown, shown), type=dict[str, dict[str, str]])
+        return msgspec.json.decode(read_text(root / shown, shown), type=dict[str, dict[str, str]])
     except msgspec.DecodeError as error:
-        raise SourceError(
-            shown, 1, f"is not as course stamp writes it ({error}): take it from the last commit"
-        ) from None
-    return stamps
+        said = f"is not as course stamp writes it ({error}): take it from the last commit"
+        raise SourceError(shown, 1, said) from None
 
 
 def stale_sections(source: Chapter, stamps: Mapping[str, Mapping[str, str]]) -> list[str]:
     """The anchors of the sections whose English has changed since the translator looked."""
     seen = stamps.get(source.path.stem, {})
-    return [
-        section.anchor for section in sections(source) if seen.get(section.anchor) != section.stamp
-    ]
+    return [one.anchor for one in sections(source) if seen.get(one.anchor) != one.stamp]
 
 
 def stamp(root: Path, lang: str, wanted: str) -> Sequence[str]:
-    """Record that a translator has looked at a chapter, or at one section:
-    ``"rooflines#sec-matmul"``.
-
-    Raises
-    ------
-    CourseError
-        If the book has no such chapter or section in this language.
-    """
+    """Record that a translator has seen a chapter, or a section: ``"rooflines#sec-matmul"``."""
     name, _, anchor = wanted.partition("#")
     by_name = {
         translation.path.stem: source
         for source, translation in pairs(read_book(root, SOURCE), read_book(root, lang))
     }
-    if name not in by_name:
-        raise CourseError(
-            f"chapter {name!r} is not translated into {lang!r}: choose from "
-            f"{', '.join(sorted(by_name))}"
-        )
+    choose(name, sorted(by_name), f"chapter {name!r} is not translated into {lang!r}")
     current = {section.anchor: section.stamp for section in sections(by_name[name])}
-    if anchor and anchor not in current:
-        raise CourseError(
-            f"chapter {name!r} has no section {anchor!r}: choose from {', '.join(current)}"
-        )
+    if anchor:
+        choose(anchor, current, f"chapter {name!r} has no section {anchor!r}")
     stamps = read_stamps(root, lang)
     kept = {key: value for key, value in stamps.get(name, {}).items() if key in current}
     chosen = [anchor] if anchor else list(current)
     stamps[name] = {**kept, **{key: current[key] for key in chosen}}
-    swap_in(
-        root / "chapters" / lang / "stamps.json",
-        json.dumps(stamps, indent=1, sort_keys=True) + "\n",
-    )
+    text = json.dumps(stamps, indent=1, sort_keys=True) + "\n"
+    swap_in(root / "chapters" / lang / "stamps.json", text)
     return chosen

@@ -1,13 +1,12 @@
-"""Checks the source without running it: references, inline rules, numbers typed by hand, cells
-nobody uses.
-"""
+"""Checks the source without running it: references, inline rules, typed numbers, unused cells."""
 
 import ast
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from course_lib import CourseError, specs
@@ -39,15 +38,14 @@ _TYPED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: where, what, and how to mend it."""
+    """One thing that is wrong: where, what, and behind an arrow how to mend it."""
 
     file: Path
     line: int
-    what: str
-    fix: str
+    said: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.what} → {self.fix}"
+        return f"{self.file}:{self.line}: {self.said}"
 
 
 def check_book(root: Path) -> list[Finding]:
@@ -58,14 +56,17 @@ def check_book(root: Path) -> list[Finding]:
         try:
             books.append(read_book(root, lang))
         except SourceError as error:
-            findings.append(Finding(error.file, error.line, error.message, "mend the source"))
+            findings.append(Finding(error.file, error.line, f"{error.message} → mend the source"))
     allowed = _Allowed(root)
     for book in books:
         findings += _references(book)
         for chapter in book.chapters:
             findings += _inline_rules(chapter)
             findings += _typed_numbers(chapter, allowed)
-            findings += _claims(chapter, book)
+            for line, expression in unsaid(chapter, book.lang, root):
+                what = f"a speed or a cost from bounds alone, stated as a fact: {expression}"
+                fix = "a bound allows, the model expects, a clock took: say in the sentence which"
+                findings.append(_at(line, f"{what} → {fix} it is"))
             findings += _wide_code(chapter)
             findings += _open_layout(chapter)
     if books and len(books) == len(languages(root)):
@@ -76,15 +77,27 @@ def check_book(root: Path) -> list[Finding]:
                 if book is not source:
                     findings += _translation(source, book)
     findings += _exercises(root, books)
-    findings += _rivals(root, books)
-    findings += _labs(books[:1])
+    # No text calls a thing otherwise than the book does.
+    for line, (_, rival, chosen) in forbidden(books, DATA):
+        said = f"{rival!r} is not this book's word → write {chosen!r}, as rivals.csv has it"
+        findings.append(Finding(_below(root, line.file), line.number, said))
+    # The labs' notebooks install what `_quarto.yml` says.
+    for file, text in lab_notebooks(books[0]).items() if books else ():
+        if read_text(file) != text:
+            said = "its first cell is not the one that _quarto.yml asks for → run course notebooks"
+            findings.append(Finding(file.relative_to(root), 1, said))
     findings += _provenance(root, books)
     # A file that several languages include is reported once.
     return list(dict.fromkeys(findings))
 
 
-def _finding(line: Line, what: str, fix: str) -> Finding:
-    return Finding(line.file, line.number, what, fix)
+def _at(line: Line, said: str) -> Finding:
+    return Finding(line.file, line.number, said)
+
+
+def _below(root: Path, file: Path) -> Path:
+    """A file as it is called from the book's folder, where it stands in it."""
+    return file.relative_to(root) if file.is_relative_to(root) else file
 
 
 def bibliography_keys(files: Iterable[Path]) -> set[str]:
@@ -93,16 +106,13 @@ def bibliography_keys(files: Iterable[Path]) -> set[str]:
     for file in files:
         text = read_text(file)
         try:
-            bibtex = file.suffix != ".json"
-            keys.update(
-                re.findall(r"@\w+\{([^,\s]+),", text)
-                if bibtex
-                else (entry["id"] for entry in json.loads(text))
-            )
+            if file.suffix == ".json":
+                keys.update(entry["id"] for entry in json.loads(text))
+            else:
+                keys.update(re.findall(r"@\w+\{([^,\s]+),", text))
         except (KeyError, TypeError, ValueError) as error:
-            raise SourceError(
-                file, 1, f"is no list of sources, each with its id: {error!r}"
-            ) from None
+            said = f"is no list of sources, each with its id: {error!r}"
+            raise SourceError(file, 1, said) from None
     return keys
 
 
@@ -113,26 +123,17 @@ def _references(book: Book) -> Iterator[Finding]:
         for label in find_labels(chapter):
             first = known.setdefault(label.id, label.at)
             if first is not label.at:
-                yield _finding(
-                    label.at,
-                    f"label #{label.id} stands at {first.file}:{first.number} already",
-                    "rename one of them",
-                )
-    for chapter in book.chapters:
-        for line in chapter.prose:
-            for id_ in CITED.findall(re.sub(r"`[^`]*`|(?<!@)\{[^}]*\}", "", line.text)):
-                if _CROSS.match(id_) and id_ not in known:
-                    yield _finding(
-                        line,
-                        f"@{id_} has no target in the book",
-                        "write the label, or mend the reference",
-                    )
-                elif not _CROSS.match(id_) and id_ not in keys:
-                    yield _finding(
-                        line,
-                        f"@{id_} is in no bibliography",
-                        "add it to references.bib, or mend the key",
-                    )
+                where = f"{first.file}:{first.number}"
+                said = f"label #{label.id} stands at {where} already → rename one of them"
+                yield _at(label.at, said)
+    for line in book.prose:
+        for id_ in CITED.findall(re.sub(r"`[^`]*`|(?<!@)\{[^}]*\}", "", line.text)):
+            if _CROSS.match(id_) and id_ not in known:
+                fix = "write the label, or mend the reference"
+                yield _at(line, f"@{id_} has no target in the book → {fix}")
+            elif not _CROSS.match(id_) and id_ not in keys:
+                fix = "add it to references.bib, or mend the key"
+                yield _at(line, f"@{id_} is in no bibliography → {fix}")
 
 
 def _inline_rules(chapter: Chapter) -> Iterator[Finding]:
@@ -141,164 +142,94 @@ def _inline_rules(chapter: Chapter) -> Iterator[Finding]:
         try:
             tree: ast.expr | None = ast.parse(inline.expression, mode="eval").body
         except SyntaxError as error:
-            yield _finding(inline.at, f"{shown} is not an expression: {error.msg}", "mend it")
+            yield _at(inline.at, f"{shown} is not an expression: {error.msg} → mend it")
             continue
-        if not (
-            isinstance(tree, ast.Call)
-            and isinstance(tree.func, ast.Name)
-            and tree.func.id in ("n", "t")
-        ):
-            yield _finding(
-                inline.at,
-                f"{shown} is not a call of n() or t()",
-                "wrap it: numbers in n(), words in t()",
-            )
+        called = tree.func if isinstance(tree, ast.Call) else None
+        if not isinstance(called, ast.Name) or called.id not in ("n", "t"):
+            fix = "wrap it: numbers in n(), words in t()"
+            yield _at(inline.at, f"{shown} is not a call of n() or t() → {fix}")
     if not chapter.meta.get("engine") and not list(chapter.cells):
-        for inline in chapter.inlines:
-            fix = "write engine: jupyter in the front matter of the page"
-            yield _finding(
-                inline.at,
-                f"{chapter.path} has inline code but no cell: Quarto would not run it",
-                fix,
-            )
-            break
+        for inline in islice(chapter.inlines, 1):
+            what = f"{chapter.path} has inline code but no cell: Quarto would not run it"
+            yield _at(inline.at, f"{what} → write engine: jupyter in the front matter of the page")
     for line in chapter.prose:
         for match in _MATHS.finditer(line.text):
             maths = match[1] or match[2]
             if "{python}" in maths:
-                yield _finding(
-                    line, "inline code inside maths", "close the maths before the number"
-                )
+                yield _at(line, "inline code inside maths → close the maths before the number")
             elif re.search(r"\d[.,]\d", maths):
-                yield _finding(
-                    line,
-                    f"decimal numeral inside maths: ${maths}$",
-                    "put the number outside, from n()",
-                )
+                fix = "put the number outside, from n()"
+                yield _at(line, f"decimal numeral inside maths: ${maths}$ → {fix}")
 
 
 def _translation(source_book: Book, book: Book) -> Iterator[Finding]:
     stamps = parity.read_stamps(book.root, book.lang)
     for source, translation in parity.pairs(source_book, book):
-        for line, what, fix in parity.differences(source, translation):
-            yield _finding(line, what, fix)
-        name = f"{book.lang}/{translation.path.stem}"
+        for line, said in parity.differences(source, translation):
+            yield _at(line, said)
+        path, stem = translation.path, translation.path.stem
         if stale := parity.stale_sections(source, stamps):
-            what = f"{name} is out of date in {len(stale)} of its sections: {', '.join(stale)}"
-            fix = (
-                f"compare with the English, then course stamp {book.lang} "
-                f"{translation.path.stem}#SECTION"
-            )
-            yield Finding(translation.path, 1, what, fix)
+            sections = f"{len(stale)} of its sections: {', '.join(stale)}"
+            fix = f"compare with the English, then course stamp {book.lang} {stem}#SECTION"
+            yield Finding(path, 1, f"{book.lang}/{stem} is out of date in {sections} → {fix}")
         for term in parity.missing_terms(source, translation, book.lang):
-            yield Finding(
-                translation.path,
-                1,
-                f"a term of the glossary is translated otherwise: {term}",
-                "use the fixed term",
-            )
+            what = f"a term of the glossary is translated otherwise: {term}"
+            yield Finding(path, 1, f"{what} → use the fixed term")
 
 
 def _exercises(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
     """Cells name exercises that exist, and every exercise has its texts in all languages."""
     known = {one.id for one in exercises.all()}
-    for book in books:
-        for chapter in book.chapters:
-            for cell in chapter.cells:
-                for line in cell.lines:
-                    for id_ in _EXERCISE.findall(line.text):
-                        if id_ not in known:
-                            yield _finding(
-                                line,
-                                f"there is no exercise {id_}",
-                                "name one of course_book.exercises.all()",
-                            )
-    folder = exercises.FOLDER
-    shown = folder.relative_to(root) if folder.is_relative_to(root) else folder
+    cells = (cell for book in books for one in book.chapters for cell in one.cells)
+    for line in (line for cell in cells for line in cell.lines):
+        for id_ in _EXERCISE.findall(line.text):
+            if id_ not in known:
+                fix = "name one of course_book.exercises.all()"
+                yield _at(line, f"there is no exercise {id_} → {fix}")
+    shown = _below(root, exercises.FOLDER)
     for file, what in untranslated():
-        yield Finding(shown / file, 1, what, "write it as in the English file")
+        yield Finding(shown / file, 1, f"{what} → write it as in the English file")
 
 
-def _rivals(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
-    """No text calls a thing otherwise than the book does."""
-    for line, (_, rival, chosen) in forbidden(books, DATA):
-        shown = line.file.relative_to(root) if line.file.is_relative_to(root) else line.file
-        what = f"{rival!r} is not this book's word"
-        yield Finding(shown, line.number, what, f"write {chosen!r}, as rivals.csv has it")
-
-
-def _labs(books: Iterable[Book]) -> Iterator[Finding]:
-    """The labs' notebooks install what `_quarto.yml` says."""
+def _provenance(root: Path, books: Sequence[Book]) -> Iterator[Finding]:
+    """Chips, models and prices load, which proves their sources, and cite every source."""
+    shown = _below(root, specs.DATA)
+    cited = {id_ for book in books for line in book.prose for id_ in CITED.findall(line.text)}
+    for file, why in specs.unreadable().items():
+        yield Finding(file, 1, f"{why} → mend the file")
+    names = [f"chips/{key}.toml" for key in specs.chips()]
+    names += [f"models/{key}.toml" for key in specs.models()]
+    for name in [*names, "prices.csv"]:
+        try:
+            cited |= _sources_in(name)
+        except CourseError as error:
+            yield Finding(shown / name, 1, f"{error} → mend the file")
+    for id_ in sorted(set(specs.sources()) - cited):
+        said = f"source {id_} is cited by nothing → delete the entry, or cite it"
+        yield Finding(shown / "sources.json", 1, said)
     for book in books:
-        for file, text in lab_notebooks(book).items():
-            if read_text(file) != text:
-                what = "its first cell is not the one that _quarto.yml asks for"
-                yield Finding(file.relative_to(book.root), 1, what, "run course notebooks")
+        keys = bibliography_keys(file for file in book.bibliography if file.suffix == ".bib")
+        for key in sorted(keys & set(specs.sources())):
+            said = f"{key} stands in sources.json too → keep it there and delete it here"
+            yield Finding(Path("references.bib"), 1, said)
 
 
-def _provenance(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
-    """Every chip, model and price loads, which proves its figures' sources; every source is cited
-    by one of them.
-    """
-    data = specs.DATA
-    shown = data.relative_to(root) if data.is_relative_to(root) else data
-    cited: set[str] = set()
-    yield from (Finding(file, 1, why, "mend the file") for file, why in specs.unreadable().items())
-    for folder, keys, load in (
-        ("chips", specs.chips(), specs.chip),
-        ("models", specs.models(), specs.model),
-    ):
-        for key in keys:
-            try:
-                found = load(key)
-                cited |= (
-                    set(found.sources)
-                    if isinstance(found, specs.Accelerator)
-                    else set(specs.cited_by(found))
-                )
-            except CourseError as error:
-                yield Finding(shown / folder / f"{key}.toml", 1, str(error), "mend the file")
-    try:
-        cited |= {price.source for price in specs.prices()}
-    except CourseError as error:
-        yield Finding(shown / "prices.csv", 1, str(error), "mend the file")
-    prose = {
-        id_
-        for book in books
-        for chapter in book.chapters
-        for line in chapter.prose
-        for id_ in CITED.findall(line.text)
-    }
-    for id_ in sorted(set(specs.sources()) - cited - prose):
-        yield Finding(
-            shown / "sources.json",
-            1,
-            f"source {id_} is cited by nothing",
-            "delete the entry, or cite it",
-        )
-    for book in books:
-        for key in sorted(
-            bibliography_keys([file for file in book.bibliography if file.suffix == ".bib"])
-        ):
-            if key in specs.sources():
-                yield Finding(
-                    Path("references.bib"),
-                    1,
-                    f"{key} stands in sources.json too",
-                    "keep it there and delete it here",
-                )
+def _sources_in(name: str) -> set[str]:
+    """The sources that a file of the spec tables cites; raise where it does not load."""
+    if name == "prices.csv":
+        return {price.source for price in specs.prices()}
+    kind, key = name.removesuffix(".toml").split("/")
+    return set(specs.chip(key).sources if kind == "chips" else specs.cited_by(specs.model(key)))
 
 
 class _Allowed:
-    """Numbers that may stand in prose as they are: `chapters/allowed-numbers.toml`, each with its
-    reason.
-    """
+    """Numbers that prose may have: `chapters/allowed-numbers.toml`, each with its reason."""
 
     def __init__(self, root: Path) -> None:
-        self.file = root / "chapters" / "allowed-numbers.toml"
-        shown = Path("chapters") / self.file.name
+        shown = Path("chapters/allowed-numbers.toml")
+        self.shown, file = shown, root / shown
         try:
-            entries = tomllib.loads(read_text(self.file, shown)) if self.file.is_file() else {}
+            entries = tomllib.loads(read_text(file, shown)) if file.is_file() else {}
             self.entries = {
                 (name, entry["text"])
                 for name, listed in entries.items()
@@ -306,9 +237,8 @@ class _Allowed:
                 if entry["reason"]
             }
         except (AttributeError, KeyError, TypeError, tomllib.TOMLDecodeError) as error:
-            raise SourceError(
-                shown, 1, f"must hold, for each page, entries with text and reason: {error!r}"
-            ) from None
+            said = f"must hold, for each page, entries with text and reason: {error!r}"
+            raise SourceError(shown, 1, said) from None
         self.used: set[tuple[str, str]] = set()
 
     def __call__(self, line: Line, text: str) -> bool:
@@ -318,13 +248,8 @@ class _Allowed:
 
     def unused(self) -> Iterator[Finding]:
         for name, text in sorted(self.entries - self.used):
-            shown = Path("chapters") / self.file.name
-            yield Finding(
-                shown,
-                1,
-                f"{text!r} is allowed in {name} and does not stand there",
-                "delete the entry",
-            )
+            what = f"{text!r} is allowed in {name} and does not stand there"
+            yield Finding(self.shown, 1, f"{what} → delete the entry")
 
 
 def _typed_numbers(chapter: Chapter, allowed: _Allowed) -> Iterator[Finding]:
@@ -332,28 +257,17 @@ def _typed_numbers(chapter: Chapter, allowed: _Allowed) -> Iterator[Finding]:
         prose = _NOT_PROSE.sub(" ", INLINE.sub(" ", line.text))
         for match in _TYPED.finditer(prose):
             if not allowed(line, match[0].strip()):
-                fix = (
-                    "compute it: `{python} n(…)`, or give a reason in chapters/allowed-numbers.toml"
-                )
-                yield _finding(line, f"number typed by hand: {match[0].strip()}", fix)
-
-
-def _claims(chapter: Chapter, book: Book) -> Iterator[Finding]:
-    for line, expression in unsaid(chapter, book.lang, book.root):
-        what = f"a speed or a cost from bounds alone, stated as a fact: {expression}"
-        fix = "a bound allows, the model expects, a clock took: say in the sentence which it is"
-        yield _finding(line, what, fix)
+                fix = "compute it: `{python} n(…)`, or give a reason in"
+                what = f"number typed by hand: {match[0].strip()}"
+                yield _at(line, f"{what} → {fix} chapters/allowed-numbers.toml")
 
 
 def _wide_code(chapter: Chapter) -> Iterator[Finding]:
     for cell in chapter.cells:
         for line in cell.lines:
             if len(line.text) > CODE_WIDTH:
-                yield _finding(
-                    line,
-                    f"code line of {len(line.text)} characters",
-                    f"break it: pages show {CODE_WIDTH}",
-                )
+                what = f"code line of {len(line.text)} characters"
+                yield _at(line, f"{what} → break it: pages show {CODE_WIDTH}")
 
 
 _LAYS_OUT = re.compile(r"(?:table|tables\.\w+|plot\.\w+|explore\.\w+|moving\.\w+|rent\.\w+)\(")
@@ -362,9 +276,7 @@ _IMPORT = (ast.Import, ast.ImportFrom)
 
 
 def _open_layout(chapter: Chapter) -> Iterator[Finding]:
-    """Code that imports and names things, or ends in a table or a figure, is folded unless it says
-    that it is to be read.
-    """
+    """Code that sets up, or ends in a table or a figure, is folded unless it says to be read."""
     for cell in chapter.cells:
         if "code-fold" in cell.options or not cell.options.get("echo", True):
             continue
@@ -377,20 +289,14 @@ def _open_layout(chapter: Chapter) -> Iterator[Finding]:
         )
         shows = bool(body) and isinstance(body[-1], ast.Expr)
         if imports or (shows and _LAYS_OUT.match(ast.unparse(body[-1]))):
-            yield _finding(
-                cell.at,
-                "this cell only imports and names things, or ends in a table or a figure",
-                "#| code-fold: true, or false where the text is about the code",
-            )
+            what = "this cell only imports and names things, or ends in a table or a figure"
+            fix = "#| code-fold: true, or false where the text is about the code"
+            yield _at(cell.at, f"{what} → {fix}")
 
 
 def _unused_cells(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
     used = {file.resolve() for book in books for chapter in book.chapters for file in chapter.files}
     for file in sorted((root / "chapters" / "cells").rglob("*.qmd")):
         if file.resolve() not in used:
-            yield Finding(
-                file.relative_to(root),
-                1,
-                "no chapter includes this cell",
-                "include it, or delete the file",
-            )
+            said = "no chapter includes this cell → include it, or delete the file"
+            yield Finding(file.relative_to(root), 1, said)

@@ -27,14 +27,7 @@ class Rival(NamedTuple):
 
 
 def forbidden(books: Iterable[Book], data: Path) -> Iterator[tuple[Line, Rival]]:
-    """Every rival in prose, words, definitions and texts of exercises or reports, and its place.
-
-    Parameters
-    ----------
-    books : whose prose is read.
-    data : the folder with `words.csv`, `definitions.csv`, `rivals.csv` and texts. In
-        `rivals.csv` a key is a term of `words.csv`, or the word itself where the book has no term.
-    """
+    """Every rival of a term in prose and in the texts of `data`, and its place."""
     rivals = tuple(_rivals(data))
     for book in books:
         for chapter in book.chapters:
@@ -92,6 +85,5 @@ def _found(
 def _pattern(term: str) -> re.Pattern[str]:
     words = r"(?:[^\S\n]+|[^\S\n]*\n[^\S\n]*)".join(map(re.escape, term.split()))
     # Korean puts its particles after a word without a space.
-    return re.compile(
-        words if re.search("[가-힣]", term) else rf"(?<!\w){words}(?!\w)", re.IGNORECASE
-    )
+    whole = words if re.search("[가-힣]", term) else rf"(?<!\w){words}(?!\w)"
+    return re.compile(whole, re.IGNORECASE)

@@ -1,6 +1,4 @@
-"""The command `course`: parses, calls, prints. Exit codes: 0 done, 1 a check failed, 2 bad input, 3
-something is missing.
-"""
+"""The command `course`; exit codes: 1 a check failed, 2 bad input, 3 something is missing."""
 
 import contextlib
 import platform
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
+from typer import Argument, Option
 
 from course_lib import CourseError
 from course_book.text import in_language
@@ -29,17 +28,12 @@ from course_press.cli import (
     training,
 )
 from course_press.cli.build import known_languages
-from course_press.cli.console import columns, counted, err_console, out_console, tell
+from course_press.cli.console import complain, counted, fail_with, tell, tell_table
 from course_press.source.book import configured, languages
 from course_press.source.errors import MissingError
 from course_press.source.install import address, published
 
-app = typer.Typer(
-    help="Builds, checks and shows the book.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    add_completion=False,
-)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", add_completion=False)
 for commands in (build, specs, predict, serving, training, diagnose, labs, grading, exercises):
     app.add_typer(commands.app)
 # Commands that show the data as it is written: their numbers are English, too.
@@ -58,12 +52,10 @@ def course(
     context: typer.Context,
     _: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the version and exit."
-        ),
+        Option("--version", callback=_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Builds, checks and shows the book. Run it in the book's folder."""
+    """Builds, checks and shows the book."""
     if context.invoked_subcommand in IN_ENGLISH:
         context.with_resource(in_language("en"))
 
@@ -74,18 +66,13 @@ def check() -> None:
 
     Example: `course check`
     """
-    findings = check_book(Path.cwd())
-    for finding in findings:
-        tell(str(finding))
-    if findings:
-        err_console.print(counted(len(findings), "finding"), style="red")
-        raise typer.Exit(1)
+    fail_with(check_book(Path.cwd()))
 
 
 @app.command()
 def stamp(
-    lang: Annotated[str, typer.Argument(help="Language of the translation.")],
-    what: Annotated[str, typer.Argument(help="Chapter, or chapter#section.")],
+    lang: Annotated[str, Argument(help="Language of the translation.")],
+    what: Annotated[str, Argument(help="Chapter, or chapter#section.")],
 ) -> None:
     """Record that a translation was compared with the English as it is now.
 
@@ -94,10 +81,8 @@ def stamp(
     root = Path.cwd()
     known_languages(root, [lang])
     anchors = parity.stamp(root, lang, what)
-    tell(
-        f"{lang}/{what.partition('#')[0]}: {counted(len(anchors), 'section')} up to date with the "
-        f"English"
-    )
+    chapter, sections = what.partition("#")[0], counted(len(anchors), "section")
+    tell(f"{lang}/{chapter}: {sections} up to date with the English")
 
 
 @app.command()
@@ -108,33 +93,25 @@ def doctor() -> None:
     """
     from course_press.exports import book as export  # what prints takes long to import
     from course_press.pages import quarto
+    from course_press.pages.pandoc import pandoc_version
 
+    pandoc = None
+    with contextlib.suppress(MissingError):
+        pandoc = pandoc_version()
+    packages = {**dict.fromkeys(("numpy", "msgspec"), "course_lib")}
+    packages |= {**dict.fromkeys(PRESS, "the embedded engine"), "matplotlib": "course_book"}
     needs = [
-        *(
-            Need(name, _installed(name), "course_lib", "run make book", True)
-            for name in ("numpy", "msgspec")
-        ),
-        *(
-            Need(name, _installed(name), "the embedded engine", "run make book", True)
-            for name in PRESS
-        ),
-        Need("matplotlib", _installed("matplotlib"), "course_book", "run make book", True),
-        Need("pandoc", _pandoc(), "the embedded engine", "run make clean book", True),
+        *(Need(name, _installed(name), of, "run make book", True) for name, of in packages.items()),
+        Need("pandoc", pandoc, "the embedded engine", "run make clean book", True),
         Need("quarto", quarto.executable(), "the Quarto engine", quarto.GET),
         Need("playwright", _installed("playwright"), "browser tests", "run make test"),
         Need("bwrap", shutil.which("bwrap"), "grading a class", "apt install bubblewrap"),
         Need("chromium", export.chromium(), "PDF, browser tests", export.GET_CHROMIUM),
     ]
-    table = columns("what", "found", "for")
-    table.add_row("Python", platform.python_version(), "everything")
-    for need in needs:
-        table.add_row(
-            need.what,
-            need.found or f"not found: {need.get}",
-            need.purpose,
-            style=None if need.found else "yellow",
-        )
-    out_console.print(table)
+    rows = [("Python", platform.python_version(), "everything")]
+    rows += [(one.what, one.found or f"not found: {one.get}", one.purpose) for one in needs]
+    styles = [None, *(None if one.found else "yellow" for one in needs)]
+    tell_table(("what", "found", "for"), rows, styles=styles)
     tell(f"Engine that course build takes: {'Quarto' if quarto.executable() else 'embedded'}")
     with contextlib.suppress(CourseError):  # doctor runs outside the book's folder too
         book = configured(Path.cwd(), languages(Path.cwd())[0])
@@ -158,15 +135,6 @@ class Need(NamedTuple):
     needed: bool = False
 
 
-def _pandoc() -> str | None:
-    from course_press.pages.pandoc import pandoc_version
-
-    try:
-        return pandoc_version()
-    except MissingError:
-        return None
-
-
 def _installed(package: str) -> str | None:
     try:
         return version(package)
@@ -175,9 +143,7 @@ def _installed(package: str) -> str | None:
 
 
 def main() -> None:
-    """Run the command line; errors of ours, and of the machine, become one message and an exit
-    code.
-    """
+    """Run the command line; an error of ours, or the machine's, becomes a message and a code."""
     # Ended from outside, a run takes its kernels and its half-made files with it, as on Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
@@ -197,5 +163,5 @@ def main() -> None:
 
 
 def _fail(said: str, code: int) -> None:
-    err_console.print(said, style="red", soft_wrap=True)
+    complain(said)
     sys.exit(code)

@@ -1,7 +1,4 @@
-"""The commands that print: `course build`, `course slides`, `course notebooks`, `course export`,
-`course numbers` and `course release`; and `course preview`, which shows what was built. What prints
-takes long to import: only the commands that print wait.
-"""
+"""The commands that print, and `course preview`, which shows it; only these import what prints."""
 
 import contextlib
 import functools
@@ -14,10 +11,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from course_lib import CourseError
-from course_press.cli.console import counted, progress, tell
+from course_press.cli.console import Chapters, Langs, Site, To, counted, progress, tell
 from course_press.source.book import languages
+from course_press.source.errors import choose
 from course_press.source.files import mend
 
 app = typer.Typer()
@@ -35,29 +34,19 @@ def known_languages(root: Path, wanted: list[str] | None) -> list[str]:
     """The languages asked for, or all, each once; an unknown one is refused by name."""
     known = languages(root)
     for code in wanted or ():
-        if code not in known:
-            raise CourseError(
-                f"--lang {code!r} is not a language of this book: choose from {', '.join(known)}"
-            )
+        choose(code, known, f"--lang {code!r} is not a language of this book")
     return list(dict.fromkeys(wanted or known))
 
 
 @app.command()
 def build(
-    lang: Annotated[
-        list[str] | None,
-        typer.Option(help="Language to build; repeat for several. All when not given."),
-    ] = None,
-    engine: Annotated[
-        Engine, typer.Option(help="auto takes Quarto where it is on PATH.")
-    ] = Engine.auto,
+    lang: Langs = None,
+    engine: Annotated[Engine, Option(help="auto takes Quarto where it is on PATH.")] = Engine.auto,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the site: _site, or _site-answers with --answers."),
+        Path | None, Option(help="Folder for the site: _site, or _site-answers with --answers.")
     ] = None,
     answers: Annotated[
-        bool,
-        typer.Option("--answers", help="Print the answers of the exam, too: not to be published."),
+        bool, Option("--answers", help="Print the answers of the exam, too: not to be published.")
     ] = False,
 ) -> None:
     """Build the site from executed cells.
@@ -68,31 +57,21 @@ def build(
     langs = known_languages(root, lang)
     from course_press.pages import quarto, site
 
-    use_quarto = engine is Engine.quarto or (
-        engine is Engine.auto and quarto.executable() is not None
-    )
+    if engine is Engine.auto:
+        engine = Engine.quarto if quarto.executable() else Engine.embedded
+    use_quarto = engine is Engine.quarto
     press: Callable[..., list[Path]] = quarto.build if use_quarto else site.build
     out = out or Path("_site-answers" if answers else "_site")
     start = time.perf_counter()
     with progress("reading the book") as say:
         pages = press(root, langs, out.resolve(), answers=answers, say=say)
     name = "Quarto" if use_quarto else "the embedded engine"
-    tell(
-        f"{len(pages)} pages in {', '.join(langs)} by {name} in "
-        f"{time.perf_counter() - start:.1f} s: {out / 'index.html'}"
-    )
+    took = f"{time.perf_counter() - start:.1f} s"
+    tell(f"{len(pages)} pages in {', '.join(langs)} by {name} in {took}: {out / 'index.html'}")
 
 
 @app.command("slides")
-def slides_command(
-    chapter: Annotated[
-        list[str] | None, typer.Argument(help="Chapters by file name. All when not given.")
-    ] = None,
-    lang: Annotated[
-        list[str] | None, typer.Option(help="Language; repeat for several. All when not given.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the site, built before.")] = Path("_site"),
-) -> None:
+def slides_command(chapter: Chapters = None, lang: Langs = None, out: Site = Path("_site")) -> None:
     """Print the decks of chapters anew, for teaching; `course build` prints all of them.
 
     Example: `course slides rooflines --lang es`
@@ -109,15 +88,7 @@ def slides_command(
 
 
 @app.command("notebooks")
-def notebooks_command(
-    chapter: Annotated[
-        list[str] | None, typer.Argument(help="Chapters by file name. All when not given.")
-    ] = None,
-    lang: Annotated[
-        list[str] | None,
-        typer.Option(help="Language to print; repeat for several. All when not given."),
-    ] = None,
-) -> None:
+def notebooks_command(chapter: Chapters = None, lang: Langs = None) -> None:
     """Print chapters as notebooks into notebooks/; the English ones keep what their cells gave.
 
     Example: `course notebooks rooflines --lang en`
@@ -133,14 +104,10 @@ def notebooks_command(
 
 @app.command("export")
 def export_command(
-    lang: Annotated[
-        list[str] | None, typer.Option(help="Language; repeat for several. All when not given.")
-    ] = None,
-    to: Annotated[
-        list[str] | None, typer.Option(help="epub or pdf; repeat for both. Both when not given.")
-    ] = None,
+    lang: Langs = None,
+    to: To = None,
     out: Annotated[
-        Path, typer.Option(help="Folder of the site, whose cover will link to the files.")
+        Path, Option(help="Folder of the site, whose cover will link to the files.")
     ] = Path("_site"),
 ) -> None:
     """Print the book as EPUB and PDF into the site's downloads; a PDF needs Chromium.
@@ -162,15 +129,13 @@ def export_command(
 def numbers_command(
     since: Annotated[
         str | None,
-        typer.Option(
-            help="Tag or commit of the old notebooks; the last release, or the print before."
-        ),
+        Option(help="Tag or commit of the old notebooks; the last release, or the print before."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(help="Tag or commit of the new ones; the work tree's.")
+        str | None, Option(help="Tag or commit of the new ones; the work tree's.")
     ] = None,
-    lang: Annotated[str, typer.Option(help="Language of the notebooks.")] = "en",
-    out: Annotated[Path | None, typer.Option(help="Changelog to write them into.")] = None,
+    lang: Annotated[str, Option(help="Language of the notebooks.")] = "en",
+    out: Annotated[Path | None, Option(help="Changelog to write them into.")] = None,
 ) -> None:
     """Say which numbers of the notebooks changed since a release, and keep them in a changelog.
 
@@ -199,16 +164,14 @@ def numbers_command(
 
 @app.command("release")
 def release_command(
-    version: Annotated[str, typer.Argument(help="Version, as in 1.2.3.")],
-    to: Annotated[
-        list[str] | None, typer.Option(help="epub or pdf; repeat for both. Both when not given.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the archive and its site.")] = Path("dist"),
+    version: Annotated[str, Argument(help="Version, as in 1.2.3.")],
+    to: To = None,
+    out: Annotated[Path, Option(help="Folder of the archive and its site.")] = Path("dist"),
     day: Annotated[
-        datetime | None, typer.Option("--date", formats=["%Y-%m-%d"], help="Day; today, UTC.")
+        datetime | None, Option("--date", formats=["%Y-%m-%d"], help="Day; today, UTC.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check, and say what would be done.")
+        bool, Option("--dry-run", help="Check, and say what would be done.")
     ] = False,
 ) -> None:
     """Check the book, set its version, print all of it, pack it with checksums; upload nothing.
@@ -218,29 +181,22 @@ def release_command(
     from course_press.exports.release import make_release
     from course_press.pages import about
 
+    formats, on = list(dict.fromkeys(to or about.FORMATS)), (day or datetime.now(UTC)).date()
     archive = make_release(
-        Path.cwd(),
-        version,
-        out.resolve(),
-        to=list(dict.fromkeys(to or about.FORMATS)),
-        day=(day or datetime.now(UTC)).date(),
-        dry_run=dry_run,
-        say=tell,
+        Path.cwd(), version, out.resolve(), to=formats, day=on, dry_run=dry_run, say=tell
     )
     if dry_run:
         tell(f"all is right for {archive.name}; nothing was written")
         return
     tell(f"{out / archive.name}: {archive.stat().st_size / 1e6:.1f} MB")
-    tell(
-        f"Next, where make test passes: git add -A, git commit -m 'Release {version}', "
-        f"git tag v{version}"
-    )
+    commit = f"git commit -m 'Release {version}'"
+    tell(f"Next, where make test passes: git add -A, {commit}, git tag v{version}")
 
 
 @app.command()
 def preview(
-    out: Annotated[Path, typer.Option(help="Folder of the site.")] = Path("_site"),
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 8000,
+    out: Site = Path("_site"),
+    port: Annotated[int, Option(min=1, max=65535, help="Port on this machine.")] = 8000,
 ) -> None:
     """Serve the built site on this machine, for pages that Quarto made; ours open as files too.
 
@@ -253,9 +209,8 @@ def preview(
     try:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
     except OSError as error:
-        raise CourseError(
-            f"--port {port} cannot be used ({error.strerror}): choose another"
-        ) from None
+        said = f"--port {port} cannot be used ({error.strerror}): choose another"
+        raise CourseError(said) from None
     tell(f"http://127.0.0.1:{port}/  (Ctrl-C stops)")
     with server, contextlib.suppress(KeyboardInterrupt):
         server.serve_forever()

@@ -1,22 +1,42 @@
-"""Where the command line prints: results on one stream, progress and errors on the other, and no
-text is markup.
-"""
+"""What commands share: where they print, of which no text is markup, and options of several."""
 
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from itertools import zip_longest
+from pathlib import Path
+from typing import Annotated, Any
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Exit, Option
 
+from course_lib import CourseError
+from course_lib.specs import Transformer
+from course_tools.counting import named
 from course_book import t
 from course_book.text import retold
+
+Model = Annotated[
+    str, Argument(help="Key of a model, a config.json, or - for one on standard input.")
+]
+Chip = Annotated[str, Argument(help="Key of a chip; course chips lists them.")]
+Cache = Annotated[str | None, Option(help="Format of keys and values.")]
+Link = Annotated[str | None, Option(help="Link between them, by its name; the chip's first.")]
+Usd = Annotated[float | None, Option(help="USD for an hour of a chip; the recorded price.")]
+AsJson = Annotated[bool, Option("--json", help="Everything in SI units, as JSON.")]
+Budget = Annotated[float, Option(min=1, help="Seconds for all measurements.")]
+Langs = Annotated[
+    list[str] | None, Option(help="Language; repeat for several. All when not given.")
+]
+Chapters = Annotated[list[str] | None, Argument(help="Chapters by file name. All when not given.")]
+To = Annotated[list[str] | None, Option(help="epub or pdf; repeat for both. Both when not given.")]
+Site = Annotated[Path, Option(help="Folder of the site, built before.")]
 
 # Columns of what is no terminal: nothing there asks for a table to be narrowed.
 PIPED = 1000
@@ -34,6 +54,20 @@ class _Console(Console):
 
 out_console = _Console(width=None if sys.stdout.isatty() else PIPED)
 err_console = _Console(stderr=True)
+
+
+def complain(text: str, style: str = "red") -> None:
+    """An error or a warning, as one line."""
+    err_console.print(text, style=style, soft_wrap=True)
+
+
+def fail_with(findings: Sequence[Any]) -> None:
+    """Tell all that was found and exit with 1; nothing where nothing was found."""
+    for finding in findings:
+        tell(str(finding))
+    if findings:
+        complain(counted(len(findings), "finding"))
+        raise Exit(1)
 
 
 def tell(text: str, **how: Any) -> None:
@@ -72,15 +106,43 @@ def tell_json(found: Any) -> None:
     out_console.print(json.dumps(found, indent=1), soft_wrap=True)
 
 
-def columns(*names: str, left: int | None = None) -> Table:
-    """A table of which no cell is ever cut: what is too wide goes on in the next line. All columns
-    are flush left, or only the first `left`.
+def tell_table(
+    names: Iterable[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: int | None = None,
+    styles: Sequence[str | None] = (),
+    least: int | None = None,
+) -> None:
+    """A table that goes on in the next line where it is too wide, flush left or the first `left`.
+
+    Its rows may have styles, and its first column a least width.
     """
     made = Table(box=None, pad_edge=False)
     for number, name in enumerate(names):
         flush: Any = "left" if left is None or number < left else "right"
-        made.add_column(name, overflow="fold", justify=flush)
-    return made
+        width = None if number else least
+        made.add_column(name, overflow="fold", justify=flush, min_width=width)
+    for row, style in zip_longest(rows, styles):
+        made.add_row(*row, style=style)
+    out_console.print(made)
+
+
+@contextmanager
+def writing(option: str, file: Path) -> Iterator[None]:
+    """Refuse a file that cannot be written, by the option that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise CourseError(f"{option} {str(file)!r} cannot be written: {error.strerror}") from None
+
+
+def described(given: str, why_not: str) -> Transformer:
+    """A model whose sizes say all; of one that has to be traced, `why_not` that will not do."""
+    found = named(given, sys.stdin.read() if given == "-" else None).model
+    if not isinstance(found, Transformer):
+        raise CourseError(f"model {given!r} is none whose {why_not}")
+    return found
 
 
 def counted(number: int, what: str) -> str:

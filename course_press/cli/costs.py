@@ -1,7 +1,7 @@
 """What `course predict` prints: a table for readers, and everything in SI units for programs."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
@@ -13,14 +13,13 @@ from course_tools import calibrate
 from course_tools.counting import Costs
 from course_book import n, t
 from course_book.text import retold
-from course_press.cli.console import columns, formats_in_words, out_console, tell, told
+from course_press.cli.console import formats_in_words, out_console, tell, tell_table, told
 
 _RATES = dict(zip(RATES, ("compute-bound", "memory-bound", "communication-bound"), strict=True))
 # Share of the time below which an operator of a trace has no row of its own.
 FOLDED = 0.01
 # Operators with a name on the roofline: more would lie on one another.
 _NAMED = 6
-_TIMES = ("bound", "t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
 
 
 def likely(
@@ -48,6 +47,27 @@ def record(answer: Costs, chip: Accelerator, **how: Any) -> dict[str, Any]:
     step = answer.step
     found, why = likely(step, chip, **how)
     passes = {"decode": answer.decode, "prefill": answer.prefill}
+    fit, likely_times = answer.fit, {"reason": why}
+    if found is not None:
+        times = _floats(found, "expected low high", "{}_s")
+        whence = {"lender": found.source_chip, "source": found.source}
+        likely_times = {**times, "state": found.state, "engine": found.engine, **whence}
+    by_unit = {"matrix": 0.0, "vector": 0.0}
+    for _, _, one in operators(step):
+        if one.work is not None:
+            by_unit[one.work.unit] += float(one.flops)
+    memory = _floats(fit, "needed available") | _floats(fit.memory, "weights")
+    memory |= {"cache": float(fit.memory.kv), **_floats(fit.memory, "activations")}
+    most = float(fit.max_batch)
+    crossover: dict[str, Any] = {"batch": None, "reason": answer.missing.get("crossover", "")}
+    if (met := answer.crossover) is not None:
+        names = ("batch", "reason", "limit_intensity", "ridge", "weights_only_batch")
+        crossover = {name: getattr(met, name) for name in names}
+    fusing: dict[str, Any] = {"reason": answer.missing.get("fused", "")}
+    if (fused := answer.fused) is not None:
+        fusing = {f"unfused_{name}": getattr(fused, name) for name in ("bytes", "kernels")}
+        fusing |= {"unfused_lower_s": fused.lower}
+        fusing |= {"saved_bytes": fused.saved_bytes, "saved_s": fused.saved}
     return {
         "model": answer.name,
         "architecture": answer.architecture,
@@ -65,15 +85,15 @@ def record(answer: Costs, chip: Accelerator, **how: Any) -> dict[str, Any]:
         "as_written_s": None if answer.as_written is None else float(answer.as_written.lower),
         "cached_s": None if answer.cached is None else float(answer.cached),
         **_times(step),
-        "flops_by_unit": _by_unit(step),
+        "flops_by_unit": by_unit,
         "uncounted": list(answer.uncounted),
-        "fits": bool(answer.fit.fits),
+        "fits": bool(fit.fits),
         "expected_s": None if found is None else float(found.expected),
-        "expected": _likely(found) if found is not None else {"reason": why},
-        "memory": _memory(answer),
-        "crossover": _crossover(answer),
+        "expected": likely_times,
+        "memory": memory | {"largest_batch": int(most) if math.isfinite(most) else None},
+        "crossover": crossover,
         "share_by_bound": {_RATES[rate]: float(share) for rate, share in sensitivity(step).items()},
-        "fusing": _fusing(answer),
+        "fusing": fusing,
         **{name: _pass(one, answer, name, chip, how) for name, one in passes.items()},
         "not_modelled": list(answer.not_modelled),
         "assumed": {**answer.assumed, "formats": dict(answer.said)},
@@ -82,80 +102,30 @@ def record(answer: Costs, chip: Accelerator, **how: Any) -> dict[str, Any]:
     }
 
 
+def _floats(found: Any, names: str, key: str = "{}") -> dict[str, Any]:
+    """Some of a record's numbers: what JSON holds is never an array."""
+    return {key.format(name): float(getattr(found, name)) for name in names.split()}
+
+
 def _times(step: Estimate) -> dict[str, Any]:
-    """A pass as numbers: what JSON holds is never an array."""
-    times: dict[str, Any] = {"lower_s": float(step.lower), "upper_s": float(step.upper)}
-    for name in _TIMES:
-        value = getattr(step, name)
-        key = f"{name}_s" if name.startswith("t_") else name
-        times[key] = str(value) if name == "bound" else float(value)
-    return {**times, "kernels": int(times["kernels"])}
+    """A pass as numbers."""
+    return {
+        **_floats(step, "lower upper", "{}_s"),
+        "bound": str(step.bound),
+        **_floats(step, "t_math t_memory t_network", "{}_s"),
+        **_floats(step, "flops bytes"),
+        "kernels": int(float(step.kernels)),
+    }
 
 
 def _parts(step: Estimate) -> dict[str, Any]:
     return {name: {**_times(part), "parts": _parts(part)} for name, part in step.parts.items()}
 
 
-def _by_unit(step: Estimate) -> dict[str, float]:
-    found = {"matrix": 0.0, "vector": 0.0}
-    for _, _, one in operators(step):
-        if one.work is not None:
-            found[one.work.unit] += float(one.flops)
-    return found
-
-
-def _likely(found: calibrate.Prediction) -> dict[str, Any]:
-    times = {name: float(getattr(found, name)) for name in ("expected", "low", "high")}
-    return {
-        **{f"{name}_s": time for name, time in times.items()},
-        "state": found.state,
-        "engine": found.engine,
-        "lender": found.source_chip,
-        "source": found.source,
-    }
-
-
-def _memory(answer: Costs) -> dict[str, Any]:
-    fit = answer.fit
-    most = float(fit.max_batch)
-    return {
-        "needed": float(fit.needed),
-        "available": float(fit.available),
-        "weights": float(fit.memory.weights),
-        "cache": float(fit.memory.kv),
-        "activations": float(fit.memory.activations),
-        "largest_batch": int(most) if math.isfinite(most) else None,
-    }
-
-
-def _crossover(answer: Costs) -> dict[str, Any]:
-    if (found := answer.crossover) is None:
-        return {"batch": None, "reason": answer.missing.get("crossover", "")}
-    return {
-        "batch": found.batch,
-        "reason": found.reason,
-        "limit_intensity": found.limit_intensity,
-        "ridge": found.ridge,
-        "weights_only_batch": found.weights_only_batch,
-    }
-
-
-def _fusing(answer: Costs) -> dict[str, Any]:
-    if (found := answer.fused) is None:
-        return {"reason": answer.missing.get("fused", "")}
-    return {
-        "unfused_bytes": found.bytes,
-        "unfused_kernels": found.kernels,
-        "unfused_lower_s": found.lower,
-        "saved_bytes": found.saved_bytes,
-        "saved_s": found.saved,
-    }
-
-
 def _pass(
     one: Estimate | None, answer: Costs, name: str, chip: Accelerator, how: dict[str, Any]
-) -> dict[str, Any] | None:
-    """One of the two passes; `None` where the model has none, and `missing` would say why."""
+) -> dict[str, Any]:
+    """One of the two passes, or why the model has none."""
     if one is None:
         return {"reason": answer.missing.get(name, "")}
     found, why = likely(one, chip, **how)
@@ -173,9 +143,7 @@ def _line(part: str, name: str, one: Estimate, step: Estimate, chip: Accelerator
         "unit": work.unit if work is not None else None,
         "dtype": work.dtype if work is not None else None,
         "kernels": int(float(one.kernels)),
-        "flops": float(one.flops),
-        "bytes": float(one.bytes),
-        "intensity": float(one.intensity),
+        **_floats(one, "flops bytes intensity"),
         "ridge": chip.ridge(work.dtype, work.unit) if work is not None and known else None,
         "bound": str(one.bound),
         "seconds": float(one.lower),
@@ -184,9 +152,7 @@ def _line(part: str, name: str, one: Estimate, step: Estimate, chip: Accelerator
 
 
 def show(answer: Costs, layout: str, every: bool = False) -> None:
-    """The table of a pass, and what else there is to say of it; `every` operator of a trace, or
-    those that take little in a row.
-    """
+    """Tell of a pass, with `every` operator of a trace, or those that take little in a row."""
     step, fit = answer.step, answer.fit
     first = {"model": answer.name, "chip": layout, "run": told(answer.headline)}
     tell(f"{told('predict', bound=t(step.bound), **first)}; {formats_in_words(answer.said)}")
@@ -205,19 +171,27 @@ def show(answer: Costs, layout: str, every: bool = False) -> None:
     times.add_column(no_wrap=True)
     times.add_column(no_wrap=True, justify="right")
     times.add_column(overflow="fold")
-    for name, seconds, said in _named_times(answer):
-        times.add_row(name, n(float(seconds), "s"), t(said))
+    written = None if answer.as_written is None else answer.as_written.lower
+    for name, seconds, said in (
+        ("from-cache", answer.cached, "cached"),
+        ("speed-of-light", step.speed_of_light, "light"),
+        ("operator-by-operator", step.lower, "operators"),
+        ("as-written", written, "written"),
+        ("no-overlap", step.upper, "upper"),
+    ):
+        if seconds is not None:
+            times.add_row(t(name), n(float(seconds), "s"), t(f"times-{said}"))
     out_console.print(times)
     network = bool(float(step.t_network))
     heads = [t("time"), told("compute"), t("memory"), *([told("network")] * network)]
-    found = columns(t("operator"), told("bound"), *heads, "FLOP", told("byte"), left=2)
     least = 0.0 if every or not answer.traced else FOLDED * float(step.lower)
+    rows = []
     for name, part in folded(step.parts, least).items():
-        _row(found, name, part, network)
+        rows.append(_row(name, part, network))
         inner = folded(part.parts, least) if name in step.parts else {}
         for label, operator in inner.items() if len(inner) > 1 else ():
-            _row(found, f"  {label}", operator, network)
-    out_console.print(found)
+            rows.append(_row(f"  {label}", operator, network))
+    tell_table((t("operator"), told("bound"), *heads, "FLOP", told("byte")), rows, left=2)
     most = float(fit.max_batch)
     of = {"needed": n(fit.needed, "B"), "available": n(fit.available, "B")}
     tell(told("memory", **of) + (told("most", most=n(most)) if math.isfinite(most) else ""))
@@ -244,27 +218,8 @@ def show(answer: Costs, layout: str, every: bool = False) -> None:
     tell(told("left-out", what="; ".join(map(retold, answer.not_modelled))))
 
 
-def _named_times(answer: Costs) -> Iterator[tuple[str, Any, str]]:
-    """The times of a pass by their names, each with what is said of it."""
-    step = answer.step
-    if answer.cached is not None:
-        yield t("from-cache"), answer.cached, "times-cached"
-    yield t("speed-of-light"), step.speed_of_light, "times-light"
-    yield t("operator-by-operator"), step.lower, "times-operators"
-    if answer.as_written is not None:
-        yield t("as-written"), answer.as_written.lower, "times-written"
-    yield t("no-overlap"), step.upper, "times-upper"
-
-
 def folded(parts: Mapping[str, Estimate], least: float) -> dict[str, Estimate]:
-    """Parts that take so many seconds, and a last one for all others where these are several.
-
-    Examples
-    --------
-    >>> from course_lib import llm
-    >>> list(folded(llm.decode("llama-3-8b", "h100-sxm", 1, 1024).parts, 1e-4))
-    ['projections', 'mlp', 'head', '3 more']
-    """
+    """Parts that take so many seconds, and a last one for all others where these are several."""
     small = {name: part for name, part in parts.items() if float(part.lower) < least}
     if len(small) < 2:
         return dict(parts)
@@ -272,15 +227,13 @@ def folded(parts: Mapping[str, Estimate], least: float) -> dict[str, Estimate]:
     return {**large, told("more", n=n(len(small))): summed(small)}
 
 
-def _row(found: Table, name: str, part: Estimate, network: bool) -> None:
+def _row(name: str, part: Estimate, network: bool) -> list[str]:
     seconds = (part.lower, part.t_math, part.t_memory, *((part.t_network,) if network else ()))
     times = (n(float(time), "s") for time in seconds)
-    counts = (
-        n(float(part.flops), "FLOP").removesuffix("FLOP"),
-        n(float(part.bytes), "B").removesuffix("B"),
-    )
+    counts = ((part.flops, "FLOP"), (part.bytes, "B"))
+    shown = (n(float(value), unit).removesuffix(unit) for value, unit in counts)
     bound = part.bound.removesuffix("-bound")
-    found.add_row(name, t(bound) if bound == "memory" else told(bound), *times, *counts)
+    return [name, t(bound) if bound == "memory" else told(bound), *times, *shown]
 
 
 def picture(answer: Costs, chip: Accelerator, form: str) -> bytes:

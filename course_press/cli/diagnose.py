@@ -1,34 +1,28 @@
-"""The command `course diagnose`: reads a trace of torch.profiler and names the one cause of its
-time.
-"""
+"""The command `course diagnose`: the one cause of the time of a trace of torch.profiler."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from typer import Argument, Option
 
 from course_lib import CourseError, specs
-from course_tools.diagnosis import Diagnosis, Operator
+from course_tools.diagnosis import Diagnosis
 from course_tools.diagnosis import diagnose as find
 from course_book import n
 from course_book.text import t
-from course_press.cli.console import columns, err_console, out_console, tell, tell_json, told
+from course_press.cli.console import AsJson, complain, tell, tell_json, tell_table, told
 
 app = typer.Typer()
 
 
 @app.command()
 def diagnose(
-    trace: Annotated[
-        Path, typer.Argument(help="A trace of torch.profiler or vLLM, JSON, also gzipped.")
-    ],
+    trace: Annotated[Path, Argument(help="A trace of torch.profiler or vLLM, JSON, also gzipped.")],
     chip: Annotated[
-        str | None, typer.Option(help="Key of the chip; by the trace's device when not given.")
+        str | None, Option(help="Key of the chip; by the trace's device when not given.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Everything in SI units, as JSON.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Name the cause of a slow step from its trace; exit with 1 where the file is no such trace.
 
@@ -38,7 +32,7 @@ def diagnose(
     try:
         found = find(trace, on)
     except CourseError as error:
-        err_console.print(str(error), style="red", soft_wrap=True)
+        complain(str(error))
         raise typer.Exit(1) from None
     if as_json:
         tell_json(_plain(found))
@@ -76,11 +70,9 @@ def _show(found: Diagnosis) -> None:
         of = {"seconds": n(found.seconds, "s"), "window": n(found.window, "s")}
         of |= {"share": n(found.share, "%"), "confidence": n(found.confidence, "%")}
         tell(told("explains", **of) + ("" if found.confidence >= 0.5 else told("doubt")))
-        headers = (told("shows"), told("rows"), told("explained"), t("share"))
-        evidence = columns(*headers, left=1)
-        for one in found.evidence:
-            evidence.add_row(one.what, n(one.rows), n(one.seconds, "s"), n(one.share, "%"))
-        out_console.print(evidence)
+        shown = [(e.what, n(e.rows), n(e.seconds, "s"), n(e.share, "%")) for e in found.evidence]
+        heads = (told("shows"), told("rows"), told("explained"), t("share"))
+        tell_table(heads, shown, left=1)
     tell(told("try", advice=t(f"advice-{found.cause}")))
     if found.gain:
         key = "gain-less" if found.gain < 0.99 * found.seconds else "gain"
@@ -92,7 +84,7 @@ def _show(found: Diagnosis) -> None:
         busy = {"question": t("flow-busy"), "busy": n(found.busy, "%")}
         tell(told("no-answer", **busy), style="dim")
     if found.operators:
-        out_console.print(_operators(found))
+        _show_operators(found)
         if any(one.small for one in found.operators):
             tell(told("small"))
     others = [f"{cause} {n(share, '%')}" for cause, share in found.alternatives if share >= 0.01]
@@ -126,18 +118,14 @@ def _basis(found: Diagnosis, key: str) -> str:
     return told("by-kind")
 
 
-def _operators(found: Diagnosis) -> Table:
-    headers = ("operator", "calls", "time", "share", "bytes")
-    table = columns(*map(t, headers), told("bound"), told("times"), left=1)
+def _show_operators(found: Diagnosis) -> None:
+    rows = []
     for one in found.operators:
+        far = told("not-known"), ""
+        if one.bound is not None and one.distance is not None:
+            far = n(one.bound, "s"), told("size-small") if one.small else n(one.distance)
         moved = n(one.bytes, "B") if one.bytes else ""
-        table.add_row(
-            one.name, n(one.calls), n(one.seconds, "s"), n(one.share, "%"), moved, *_far(one)
-        )
-    return table
-
-
-def _far(one: Operator) -> tuple[str, str]:
-    if one.bound is None or one.distance is None:
-        return told("not-known"), ""
-    return n(one.bound, "s"), told("size-small") if one.small else n(one.distance)
+        of = one.name, n(one.calls), n(one.seconds, "s"), n(one.share, "%")
+        rows.append((*of, moved, *far))
+    heads = map(t, ("operator", "calls", "time", "share", "bytes"))
+    tell_table((*heads, told("bound"), told("times")), rows, left=1)

@@ -1,16 +1,16 @@
 """The command `course exercises`: exercises with other chips and sizes on sheets, and a key."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from course_lib import CourseError
 from course_book import exercises
-from course_book.exercises import Exercise
 from course_book.text import in_language, languages
-from course_press.cli.console import tell
+from course_press.cli.console import tell, writing
+from course_press.source.errors import choose
 from course_press.source.files import swap_in
 
 app = typer.Typer()
@@ -20,7 +20,7 @@ app = typer.Typer()
 def sheet(
     seed: Annotated[
         int,
-        typer.Option(
+        Option(
             min=0,
             help="Which variant: the same seed gives the same sheet. With --roll, the course's "
             "seed, from which each student's own is made.",
@@ -28,33 +28,33 @@ def sheet(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Notebook to write, without answers: sheet.ipynb when not given. With --roll, a "
             "folder: sheets."
         ),
     ] = None,
     key: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Notebook with the answers, or with --roll the folder of such. Beside the "
             "sheet or folder, -key, when not given."
         ),
     ] = None,
     roll: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="CSV file with a line for each student, columns id, name and language: each "
             "gets a sheet and a key of their own. Only id is needed; it names the files."
         ),
     ] = None,
     lang: Annotated[
-        str, typer.Option(help="Language of the sheet, where the roll names no other.")
+        str, Option(help="Language of the sheet, where the roll names no other.")
     ] = "en",
     chapter: Annotated[
-        list[str] | None, typer.Option(help="Only this chapter's; repeat for several.")
+        list[str] | None, Option(help="Only this chapter's; repeat for several.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a sheet and a key that are there already.")
+        bool, Option("--force", help="Replace a sheet and a key that are there already.")
     ] = False,
 ) -> None:
     """Write a sheet of exercises with other chips and sizes, and a key for instructors; with a
@@ -64,63 +64,35 @@ def sheet(
 
     Example: `course exercises --seed 7 --roll roll.csv --out sheets --key keys`
     """
-    if lang not in languages():
-        raise CourseError(
-            f"--lang {lang!r} is not a language of the exercises: choose from "
-            f"{', '.join(languages())}"
-        )
+    choose(lang, languages(), f"--lang {lang!r} is not a language of the exercises")
     for name in chapter or ():
-        if name not in exercises.CHAPTERS:
-            raise CourseError(
-                f"--chapter {name!r} has no exercises: choose from {', '.join(exercises.CHAPTERS)}"
-            )
+        choose(name, exercises.CHAPTERS, f"--chapter {name!r} has no exercises")
     chosen = [one for one in exercises.all() if not chapter or one.chapter in chapter]
     out = out or Path("sheets" if roll else "sheet.ipynb")
     keys = key or out.with_name(f"{out.stem}-key{out.suffix}")
     if roll:
-        _for_roll(roll, chosen, seed, lang, out, keys, force)
-    else:
-        _one(chosen, seed, lang, out, keys, force)
+        from course_press.exports import rolls  # what prints takes long to import
 
-
-def _for_roll(
-    roll: Path, chosen: Sequence[Exercise], seed: int, lang: str, out: Path, keys: Path, force: bool
-) -> None:
-    from course_press.exports import rolls  # what prints takes long to import
-
-    students = rolls.read_roll(roll, lang)
-    new, kept = rolls.write_sheets(students, chosen, seed, out=out, keys=keys, force=force)
-    had = f", {kept} there already" if kept else ""
-    tell(
-        f"{len(chosen)} exercises for {new} students{had}: {out}, answers and {rolls.INDEX} in "
-        f"{keys}"
-    )
-
-
-def _one(
-    chosen: Sequence[Exercise], seed: int, lang: str, out: Path, keys: Path, force: bool
-) -> None:
+        students = rolls.read_roll(roll, lang)
+        new, kept = rolls.write_sheets(students, chosen, seed, out=out, keys=keys, force=force)
+        had = f", {kept} there already" if kept else ""
+        answers = f"answers and {rolls.INDEX} in {keys}"
+        tell(f"{len(chosen)} exercises for {new} students{had}: {out}, {answers}")
+        return
     if keys.resolve() == out.resolve():
         raise CourseError(
             f"--key {str(keys)!r} is the sheet itself: the answers need a file of their own"
         )
     for option, file in (("--out", out), ("--key", keys)):
         if file.exists() and not force:
-            raise CourseError(
-                f"{option} {str(file)!r} is there already: choose another name, or add "
-                f"--force to replace it"
-            )
+            fix = "choose another name, or add --force to replace it"
+            raise CourseError(f"{option} {str(file)!r} is there already: {fix}")
     from course_press.exports import sheets  # what prints takes long to import
 
     with in_language(lang):
         variants = [one.variant(seed) for one in chosen]
-        _write(out, sheets.questions(variants, seed, lang))
-        _write(keys, sheets.answers(variants, seed))
+        texts = {out: sheets.questions(variants, seed, lang), keys: sheets.answers(variants, seed)}
+        for file, text in texts.items():
+            with writing("--out", file):
+                swap_in(file, text)
     tell(f"{len(chosen)} exercises, variant {seed}: {out}, answers in {keys}")
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        swap_in(file, text)
-    except OSError as error:
-        raise CourseError(f"--out {str(file)!r} cannot be written: {error.strerror}") from None

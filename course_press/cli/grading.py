@@ -2,50 +2,48 @@
 
 import contextlib
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from course_lib import CourseError
 from course_book.text import in_language
 from course_press import grading
-from course_press.cli.console import err_console, tell
-from course_press.cli.labs import Lang, chosen
+from course_press.cli.console import complain, err_console, tell
+from course_press.cli.labs import Lang, Number, chosen
 from course_press.grading import classroom
 from course_press.labs import run as labs
 
 app = typer.Typer()
-Number = Annotated[str, typer.Argument(help="Number of the lab.")]
 
 
 @app.command()
 def grade(
     number: Annotated[
-        str | None, typer.Argument(help="Number of the lab; with --all, where all are for one.")
+        str | None, Argument(help="Number of the lab; with --all, where all are for one.")
     ] = None,
-    file: Annotated[Path | None, typer.Argument(help="Your solution.")] = None,
-    all_: Annotated[
-        Path | None, typer.Option("--all", help="Folder of a class's submissions.")
-    ] = None,
+    file: Annotated[Path | None, Argument(help="Your solution.")] = None,
+    all_: Annotated[Path | None, Option("--all", help="Folder of a class's submissions.")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="With --all, the CSV of grades; else Gradescope's results.json."),
+        Path | None, Option(help="With --all, the CSV of grades; else Gradescope's results.json.")
     ] = None,
     roll: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="CSV of a class, as for course exercises: columns id and language. With --all."
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many files at a time. With --all.")] = max(
+    jobs: Annotated[int, Option(min=1, help="How many files at a time. With --all.")] = max(
         1, (os.cpu_count() or 1) // 2
     ),
     isolated: Annotated[
-        bool, typer.Option("--isolated", help="Run the file in a cell, as --all does.")
+        bool, Option("--isolated", help="Run the file in a cell, as --all does.")
     ] = False,
     unsafe: Annotated[
-        bool, typer.Option("--unsafe", help="With --all: files run with your rights.")
+        bool, Option("--unsafe", help="With --all: files run with your rights.")
     ] = False,
     lang: Lang = None,
 ) -> None:
@@ -67,55 +65,42 @@ def grade(
                 "give a lab and a file, as in: course grade 00 my_matmul_bench.py; or a folder of "
                 "submissions with --all, which --roll and --unsafe go with"
             )
+        folder = labs.folder(Path.cwd(), number)
         with grading.isolated() if isolated else contextlib.nullcontext():
-            passed = _one(labs.folder(Path.cwd(), number), file, out)
+            if out is None:
+                verdicts = grading.grade(folder, file)
+                passed = all(verdict.passed for verdict in verdicts)
+            else:
+                found = classroom.judged(folder, file, isolate=False)
+                verdicts, passed = [], found.passed
+        marks = [str(grading.message(key)) for key in ("failed", "passed")]
+        for verdict in verdicts:
+            mark = marks[verdict.passed].ljust(max(map(len, marks)))
+            tell(f"{mark}  {verdict.title}: {verdict.text}")
+        if out is not None:
+            criteria = grading.graded_by(folder).criteria
+            results = classroom.gradescope(found, criteria)
+            out.write_text(classroom.gradescope_text(results), encoding="utf-8")
+            tell(classroom.student_report([found], {found.lab: criteria}))
     if not passed:
         raise typer.Exit(1)
 
 
-def _one(folder: Path, file: Path, out: Path | None) -> bool:
-    if out is None:
-        verdicts = grading.grade(folder, file)
-    else:
-        found = classroom.judged(folder, file, isolate=False)
-        verdicts = []
-    marks = {True: str(grading.message("passed")), False: str(grading.message("failed"))}
-    for verdict in verdicts:
-        mark = marks[verdict.passed].ljust(max(map(len, marks.values())))
-        tell(f"{mark}  {verdict.title}: {verdict.text}")
-    if out is None:
-        return all(verdict.passed for verdict in verdicts)
-    criteria = grading.graded_by(folder).criteria
-    results = classroom.gradescope(found, criteria)
-    out.write_text(classroom.gradescope_text(results), encoding="utf-8")
-    tell(classroom.student_report([found], {found.lab: criteria}))
-    return found.passed
-
-
 def _class(folder: Path, number: str | None, out: Path, roll: Path | None, jobs: int) -> None:
     root = Path.cwd()
-    folders = {
-        one.name[:2]: one
-        for one in sorted((root / "labs").glob("[0-9][0-9]-*"))
-        if grading.grading(one) is not None
-    }
+    every = sorted((root / "labs").glob("[0-9][0-9]-*"))
+    folders = {one.name[:2]: one for one in every if grading.grading(one) is not None}
     lab = labs.folder(root, number).name[:2] if number else None
-    done = classroom.grade_class(
-        folder,
-        folders,
-        out,
-        lab=lab,
-        jobs=jobs,
-        roster=classroom.read_roster(roll) if roll else None,
-        say=lambda line: err_console.print(line, markup=False, soft_wrap=True),
-    )
+    say = partial(err_console.print, soft_wrap=True)
+    roster = classroom.read_roster(roll) if roll else None
+    done = classroom.grade_class(folder, folders, out, lab=lab, jobs=jobs, roster=roster, say=say)
     tell(classroom.summary(done.graded))
     for lab, pairs in done.similar.items():
         if pairs:
             tell(str(grading.message("class-similar", lab=lab, pairs=len(pairs))))
     tell(str(grading.message("class-done", path=str(out), folder=str(out.with_suffix("")))))
     for line in done.wrong:
-        err_console.print(line, style="red", soft_wrap=True, markup=False)
+        complain(line)
     if done.wrong:
         raise typer.Exit(1)
 
@@ -123,10 +108,10 @@ def _class(folder: Path, number: str | None, out: Path, roll: Path | None, jobs:
 @app.command()
 def autograder(
     number: Number,
-    system: Annotated[str, typer.Option("--for", help=f"One of {', '.join(classroom.SYSTEMS)}.")],
-    out: Annotated[Path, typer.Option(help="A zip file; for nbgrader, a course's folder.")],
+    system: Annotated[str, Option("--for", help=f"One of {', '.join(classroom.SYSTEMS)}.")],
+    out: Annotated[Path, Option(help="A zip file; for nbgrader, a course's folder.")],
     unsafe: Annotated[
-        bool, typer.Option("--unsafe", help="Files run with the rights of who grades.")
+        bool, Option("--unsafe", help="Files run with the rights of who grades.")
     ] = False,
     lang: Lang = None,
 ) -> None:

@@ -1,30 +1,22 @@
 """The command `course serve`: how long the users of a service wait, and what it costs."""
 
 import math
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from course_lib import CourseError, specs
-from course_lib.specs import Accelerator, Transformer
+from course_lib.specs import Accelerator
 from course_lib.specs.rental import quotes
 from course_tools import serve
-from course_tools.counting import named
 from course_tools.counting import told as told_formats
 from course_book import n, t
 from course_book.text import language
-from course_press.cli.console import (
-    columns,
-    formats_in_words,
-    out_console,
-    progress,
-    tell,
-    tell_json,
-    told,
-)
+from course_press.cli import console
+from course_press.cli.console import formats_in_words, progress, tell, tell_json, tell_table, told
 
 app = typer.Typer()
 
@@ -38,67 +30,60 @@ _NAMES = {
 
 @app.command("serve")
 def serve_command(
-    model: Annotated[
-        str, typer.Argument(help="Key of a model, a config.json, or - for one on standard input.")
-    ],
-    chip: Annotated[str, typer.Argument(help="Key of a chip; course chips lists them.")],
+    model: console.Model,
+    chip: console.Chip,
     arrivals: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Requests to replay: a JSON object a line, arrival_time in s, "
             "input_toks, output_toks."
         ),
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="Requests a second, at random.")] = None,
-    requests: Annotated[int, typer.Option(help="How many, with --rate.")] = 1000,
-    prompt: Annotated[int, typer.Option(help="Mean tokens of a prompt, with --rate.")] = 512,
-    output: Annotated[int, typer.Option(help="Mean tokens of an answer, with --rate.")] = 128,
+    rate: Annotated[float | None, Option(help="Requests a second, at random.")] = None,
+    requests: Annotated[int, Option(help="How many, with --rate.")] = 1000,
+    prompt: Annotated[int, Option(help="Mean tokens of a prompt, with --rate.")] = 512,
+    output: Annotated[int, Option(help="Mean tokens of an answer, with --rate.")] = 128,
     spread: Annotated[
-        float, typer.Option(help="Standard deviation over mean of these; 0 for all the same.")
+        float, Option(help="Standard deviation over mean of these; 0 for all the same.")
     ] = 0.5,
     burst: Annotated[
-        float, typer.Option(help="The same of the time between requests; 1 is a Poisson process.")
+        float, Option(help="The same of the time between requests; 1 is a Poisson process.")
     ] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    seed: Annotated[int, Option(help="Of what is drawn.")] = 0,
     engine: Annotated[
-        str, typer.Option(help="Name of an engine, or a .json file with its settings.")
+        str, Option(help="Name of an engine, or a .json file with its settings.")
     ] = "vllm",
     tp: Annotated[
-        int | None, typer.Option(help="Chips that share the model; the engine's setting, or 1.")
+        int | None, Option(help="Chips that share the model; the engine's setting, or 1.")
     ] = None,
     ep: Annotated[
         int | None,
-        typer.Option(help="Chips that a mixture's experts are spread over, a multiple of --tp."),
+        Option(help="Chips that a mixture's experts are spread over, a multiple of --tp."),
     ] = None,
-    link: Annotated[
-        str | None, typer.Option(help="Link between them, by its name; the chip's first.")
-    ] = None,
-    replicas: Annotated[int, typer.Option(help="Engines behind a router.")] = 1,
-    router: Annotated[
-        str, typer.Option(help="round-robin, least-loaded or prefix.")
-    ] = "round-robin",
+    link: console.Link = None,
+    replicas: Annotated[int, Option(help="Engines behind a router.")] = 1,
+    router: Annotated[str, Option(help="round-robin, least-loaded or prefix.")] = "round-robin",
     weights: Annotated[
         str | None,
-        typer.Option(help="Format of the weights; as the config.json declares, or the engine's."),
+        Option(help="Format of the weights; as the config.json declares, or the engine's."),
     ] = None,
-    cache: Annotated[str | None, typer.Option(help="Format of keys and values.")] = None,
+    cache: console.Cache = None,
     bounds: Annotated[
-        bool, typer.Option("--bounds", help="Each step at its lower bound, not its likely time.")
+        bool, Option("--bounds", help="Each step at its lower bound, not its likely time.")
     ] = False,
-    slo: Annotated[str | None, typer.Option(help="Limits in s: ttft=0.5,tpot=0.05,e2e=20.")] = None,
+    slo: Annotated[str | None, Option(help="Limits in s: ttft=0.5,tpot=0.05,e2e=20.")] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Find the cheapest layout that keeps --slo.")
+        bool, Option("--plan", help="Find the cheapest layout that keeps --slo.")
     ] = False,
-    usd: Annotated[
-        float | None, typer.Option(help="USD for an hour of a chip; the recorded price.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="In SI units, as JSON.")] = False,
+    usd: console.Usd = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Simulate a service: times to tokens, throughput, preemptions; or plan one.
 
     Example: `course serve llama-3-8b h100-sxm --rate 10 --slo ttft=0.5,tpot=0.05 --plan`
     """
-    one, on = _described(model), specs.chip(chip)
+    why_not = "steps are known by its sizes: course predict can trace it, but a service has too"
+    one, on = console.described(model, f"{why_not} many steps to trace"), specs.chip(chip)
     settings = serve.engine(engine, **({} if tp is None else {"tensor_parallel_size": tp}))
     limits = _limits(slo)
     asked: dict[str, Any] = {"w": weights, "kv": cache, "calibrated": not bounds}
@@ -125,31 +110,27 @@ def serve_command(
                 say(f"planning: {requests} requests, {share:.3g} a second")
                 return drawn(share, at["prompt"], at["output"])
 
-            return serve.plan(
-                one,
-                on,
-                tried,
-                at["rate"],
-                {name: at[name] for name in limits},
-                usd_per_hour=at["usd"],
-                tps=tps,
-                ep=ep,
-                engine_of=settings,
-                link=joins,
-                **asked,
-            )
+            allowed, usd_at = {name: at[name] for name in limits}, at["usd"]
+            how = {"usd_per_hour": usd_at, "tps": tps, "ep": ep, "engine_of": settings, **asked}
+            return serve.plan(one, on, tried, at["rate"], allowed, link=joins, **how)
+
+        def cost(**at: float) -> float:
+            found = cheapest(**at)
+            return found[0].usd_per_mtoken if found else math.inf
 
         inputs = {"rate": rate, "prompt": prompt, "output": output, "usd": price, **limits}
-
-        def formats(best: serve.ServingLayout) -> dict[str, str]:
-            each = serve.engine(engine, tensor_parallel_size=best.tp)
-            joined = joins if max(best.tp, best.ep) > 1 else None
-            made = serve.service(one, on, engine_of=each, ep=ep, link=joined, **asked)
-            return told_formats(made.formats, one.declared, on)
-
         with progress("planning") as say:
-            planned = _planned(cheapest, inputs)
-        _show_plan(*planned, limits, as_json, formats(planned[0][0]))
+            if not (layouts := cheapest(**inputs)):
+                raise CourseError(
+                    "no layout keeps --slo, even one request at a time: allow more time, or take "
+                    "a faster chip, narrower weights or more of them with --tp"
+                )
+            moved = serve.sensitivity(cost, **inputs)  # per cent of a token's price, by input
+        best = layouts[0]  # the cheapest
+        each = serve.engine(engine, tensor_parallel_size=best.tp)
+        joined = joins if max(best.tp, best.ep) > 1 else None
+        made = serve.service(one, on, engine_of=each, ep=ep, link=joined, **asked)
+        _show_plan(layouts, moved, limits, as_json, told_formats(made.formats, one.declared, on))
         return
     joins = _joins(on, link, max(settings.tensor_parallel_size, ep or settings.ep))
     with progress("reading the requests") as say:
@@ -160,68 +141,42 @@ def serve_command(
     _show(done, limits, as_json, told_formats(made.formats, one.declared, on))
 
 
-def _described(given: str) -> Transformer:
-    found = named(given, sys.stdin.read() if given == "-" else None)
-    if not isinstance(found.model, Transformer):
-        raise CourseError(
-            f"model {given!r} is none whose steps are known by its sizes: course predict can trace "
-            f"it, but a service has too many steps to trace"
-        )
-    return found.model
-
-
 def _joins(on: Accelerator, link: str | None, chips: int, *, asked: bool = True) -> Any:
     """What joins the chips of a replica; nothing where it has one."""
-    if chips == 1:
-        return None
-    if link is not None:
-        return link
-    if not on.joins:
-        if asked:
-            raise CourseError(f"{on.key} has no link in its file: add one, or take --tp 1")
-        return None
-    return next(iter(on.joins))
+    if chips == 1 or link is not None:
+        return None if chips == 1 else link
+    if asked and not on.joins:
+        raise CourseError(f"{on.key} has no link in its file: add one, or take --tp 1")
+    return next(iter(on.joins), None)
 
 
 def _limits(given: str | None) -> dict[str, float]:
     found = {}
-    for part in (given or "").split(",") if given else []:
+    for part in given.split(",") if given else ():
         name, _, value = part.partition("=")
         try:
             found[name.strip()] = float(value)
         except ValueError:
-            raise CourseError(
-                f"--slo must be name=seconds, as ttft=0.5,tpot=0.05 (got {part!r})"
-            ) from None
+            said = f"--slo must be name=seconds, as ttft=0.5,tpot=0.05 (got {part!r})"
+            raise CourseError(said) from None
     return found
 
 
 def _price(on: Accelerator, usd: float | None) -> float:
     if usd is not None:
         return usd
-    known_prices = quotes(on.key)
-    if not known_prices:
-        raise CourseError(f"no price of {on.key} is recorded: pass --usd, for an hour of a chip")
-    return known_prices[0].usd_per_hour
+    for known in quotes(on.key):
+        return known.usd_per_hour
+    raise CourseError(f"no price of {on.key} is recorded: pass --usd, for an hour of a chip")
 
 
 def _record(done: serve.Served, limits: Mapping[str, float]) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "requests": len(done.arrived),
-        "makespan_s": done.makespan,
-        **{f"{name}_s": done.percentiles(name) for name in serve.LATENCIES if _any(done, name)},
-        "tokens_per_s": done.tokens_per_s,
-        "preemptions": done.preemptions,
-        "cache_used": done.cache_used,
-        "steps": done.steps,
-        "calibrated": done.calibrated,
-        "source": done.source,
-    }
+    felt = [name for name in serve.LATENCIES if getattr(done, name).size]
+    names = ("tokens_per_s", "preemptions", "cache_used", "steps", "calibrated", "source")
+    found: dict[str, Any] = {"requests": len(done.arrived), "makespan_s": done.makespan}
+    found |= {f"{name}_s": done.percentiles(name) for name in felt}
+    found |= {name: getattr(done, name) for name in names}
     return {**found, "goodput_per_s": done.goodput(limits)} if limits else found
-
-
-def _any(done: serve.Served, name: str) -> bool:
-    return bool(getattr(done, name).size)
 
 
 def _show(
@@ -235,35 +190,17 @@ def _show(
     of = {"requests": n(found["requests"]), "time": n(done.makespan, "s")}
     of |= {"rate": n(done.tokens_per_s), "preemptions": n(done.preemptions)}
     tell(told("served", share=n(done.cache_used, "%"), **of))
-    table = columns("", *(f"p{share}" for share in serve.SHARES))
-    for name in serve.LATENCIES:
-        if f"{name}_s" in found:
-            table.add_row(told(name), *(n(time, "s") for time in found[f"{name}_s"].values()))
-    out_console.print(table)
+    felt = {name: found.get(f"{name}_s") for name in serve.LATENCIES}
+    rows = [
+        (told(k), *(n(time, "s") for time in times.values())) for k, times in felt.items() if times
+    ]
+    tell_table(("", *(f"p{share}" for share in serve.SHARES)), rows)
     if limits:
         share = found["goodput_per_s"] * done.makespan / found["requests"]
         tell(told("limits", share=n(share, "%")))
     said = told("expected") if done.calibrated else told("bounds")
     # Where a constant is from is told in English only, as the data has it; --json has it always.
     tell(f"{said}: {done.source}" if language() == "en" else said, style="dim")
-
-
-def _planned(
-    cheapest: Callable[..., list[serve.ServingLayout]], inputs: dict[str, float]
-) -> tuple[list[serve.ServingLayout], dict[str, float]]:
-    """Layouts, the cheapest first, and by how many per cent each input moves a token's price."""
-    layouts = cheapest(**inputs)
-    if not layouts:
-        raise CourseError(
-            "no layout keeps --slo, even one request at a time: allow more time, or take a faster "
-            "chip, narrower weights or more of them with --tp"
-        )
-
-    def cost(**at: float) -> float:
-        found = cheapest(**at)
-        return found[0].usd_per_mtoken if found else math.inf
-
-    return layouts, serve.sensitivity(cost, **inputs)
 
 
 def _show_plan(
@@ -275,28 +212,27 @@ def _show_plan(
 ) -> None:
     best = layouts[0]
     if as_json:
+
+        def some(one: serve.ServingLayout, *names: str) -> dict[str, Any]:
+            return {name: getattr(one, name) for name in names}
+
         found = {
-            "layout": {name: getattr(best, name) for name in ("tp", "ep", "replicas", "chips")},
-            "replicas": best.replicas,
-            "usd_per_mtoken": best.usd_per_mtoken,
-            "usd_per_hour": best.usd_per_hour,
+            "layout": some(best, "tp", "ep", "replicas", "chips"),
+            **some(best, "replicas", "usd_per_mtoken", "usd_per_hour"),
             "rate_per_replica": best.rate,
             "sensitivity": {k: v if math.isfinite(v) else None for k, v in moved.items()},
-            "others": [
-                {"tp": one.tp, "replicas": one.replicas, "usd_per_mtoken": one.usd_per_mtoken}
-                for one in layouts[1:]
-            ],
+            "others": [some(one, "tp", "replicas", "usd_per_mtoken") for one in layouts[1:]],
             "replica": _record(best.outcome, limits),
             "assumed": {"formats": formats},
         }
         tell_json(found)
         return
     tell(formats_in_words(formats))
-    table = columns(*map(t, ("srv-gpus-each", "srv-replicas", "srv-usd-hour", "srv-usd")))
+    rows = []
     for one in layouts:
         spread = told("spread", ep=one.ep, tp=one.tp) if one.ep > 1 else str(one.tp)
-        table.add_row(spread, str(one.replicas), n(one.usd_per_hour), n(one.usd_per_mtoken))
-    out_console.print(table)
+        rows.append((spread, str(one.replicas), n(one.usd_per_hour), n(one.usd_per_mtoken)))
+    tell_table(map(t, ("srv-gpus-each", "srv-replicas", "srv-usd-hour", "srv-usd")), rows)
     for name, by in moved.items():
         of = t(_NAMES[name]) if name in _NAMES else f"{t('srv-limit')} {name}"
         tell(told("sensitivity", name=of, by=n(by / 100, "%")), style="dim")

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from course_lib import CourseError, specs
 from course_book import n
-from course_press.cli.console import columns, err_console, out_console, tell
+from course_press.cli.console import complain, out_console, tell, tell_table
 
 app = typer.Typer()
 
@@ -17,13 +18,11 @@ app = typer.Typer()
 @app.command()
 def chips(
     as_json: Annotated[
-        bool, typer.Option("--json", help="Every figure with its provenance, as JSON.")
+        bool, Option("--json", help="Every figure with its provenance, as JSON.")
     ] = False,
-    as_csv: Annotated[
-        bool, typer.Option("--csv", help="One row a chip in SI units, as CSV.")
-    ] = False,
-    vendor: Annotated[str | None, typer.Option(help="Only this vendor's.")] = None,
-    year: Annotated[int | None, typer.Option(help="Only this year's.")] = None,
+    as_csv: Annotated[bool, Option("--csv", help="One row a chip in SI units, as CSV.")] = False,
+    vendor: Annotated[str | None, Option(help="Only this vendor's.")] = None,
+    year: Annotated[int | None, Option(help="Only this year's.")] = None,
 ) -> None:
     """List the chips of the spec table.
 
@@ -37,29 +36,15 @@ def chips(
     elif as_csv:
         out_console.print(specs.as_csv(specs.chip_rows(keys)), end="", soft_wrap=True)
     else:
-        found = columns("key", "name", "year", "bandwidth", "bf16 or fp16", "disputed figures")
+        rows = []
         for one in map(specs.chip, keys):
-            peak = next(
-                (
-                    one.figures[f"matrix.{d}"]
-                    for d in ("bf16", "fp16")
-                    if f"matrix.{d}" in one.figures
-                ),
-                None,
-            )
+            peak = one.figures.get("matrix.bf16") or one.figures.get("matrix.fp16")
             disputed = sum(figure.status == "disputed" for figure in one.figures.values())
-            rate = _printed(peak) if peak else ""
-            found.add_row(
-                one.key,
-                one.name,
-                str(one.year),
-                _printed(one.figures["bandwidth"]),
-                rate,
-                str(disputed or ""),
-            )
-        out_console.print(found)
+            rates = _printed(one.figures["bandwidth"]), _printed(peak) if peak else ""
+            rows.append((one.key, one.name, str(one.year), *rates, str(disputed or "")))
+        tell_table(("key", "name", "year", "bandwidth", "bf16 or fp16", "disputed figures"), rows)
     for why in specs.unreadable().values():
-        err_console.print(f"passed over {why}", style="yellow", markup=False, soft_wrap=True)
+        complain(f"passed over {why}", "yellow")
 
 
 @app.command()
@@ -68,26 +53,21 @@ def models() -> None:
 
     Example: `course models`
     """
-    found = columns("key", "name", "kind", "year", "parameters", "active", "tokens", left=3)
+    rows = []
     for one in map(specs.model, specs.models()):
-        active = getattr(one, "active_parameters", one.parameters)
-        found.add_row(
-            one.key,
-            one.name,
-            getattr(one, "kind", "convnet"),
-            str(one.year),
-            n(one.parameters),
-            n(active) if active != one.parameters else "",
-            n(one.context) if isinstance(one, specs.Transformer) else "",
-        )
-    out_console.print(found)
+        kind, active = getattr(one, "kind", "convnet"), getattr(one, "active_parameters", None)
+        sizes = n(one.parameters), n(active) if active not in (None, one.parameters) else ""
+        context = n(one.context) if isinstance(one, specs.Transformer) else ""
+        rows.append((one.key, one.name, kind, str(one.year), *sizes, context))
+    heads = ("key", "name", "kind", "year", "parameters", "active", "tokens")
+    tell_table(heads, rows, left=3)
 
 
 @app.command()
 def chip(
-    key: Annotated[str, typer.Argument(help="Key of a chip; course chips lists them.")],
+    key: Annotated[str, Argument(help="Key of a chip; course chips lists them.")],
     new: Annotated[
-        bool, typer.Option("--new", help="Begin a file of this key for a chip of your own.")
+        bool, Option("--new", help="Begin a file of this key for a chip of your own.")
     ] = False,
 ) -> None:
     """Show every figure of a chip with its sources and disputes, or begin the file of another.
@@ -100,11 +80,9 @@ def chip(
     one = specs.chip(key)
     tell(f"{one.name} ({one.vendor}, {one.year})", style="bold")
     for name, figure in one.figures.items():
-        line = f"{name:24} {_printed(figure):>16}  {figure.status}: {', '.join(figure.sources)}"
-        tell(line)
+        tell(f"{name:24} {_printed(figure):>16}  {figure.status}: {', '.join(figure.sources)}")
         for conflict in figure.conflicts:
-            others = f"{'':24} {_printed(conflict):>16}  by {conflict.source}"
-            tell(others, style="yellow")
+            tell(f"{'':24} {_printed(conflict):>16}  by {conflict.source}", style="yellow")
         if figure.note:
             tell(f"{'':24} {figure.note}", style="dim")
     for source in one.sources.values():
@@ -113,33 +91,26 @@ def chip(
 
 @app.command()
 def compare(
-    one: Annotated[str, typer.Argument(help="Key of a chip.")],
-    other: Annotated[str, typer.Argument(help="Key of another chip.")],
+    one: Annotated[str, Argument(help="Key of a chip.")],
+    other: Annotated[str, Argument(help="Key of another chip.")],
 ) -> None:
     """Compare two chips figure by figure: both values and the second over the first.
 
     Example: `course compare a100-sxm-80 h100-sxm`
     """
     first, second = specs.chip(one), specs.chip(other)
-    found = columns("figure", first.key, second.key, "ratio")
+    rows = []
     for name in dict.fromkeys((*first.figures, *second.figures)):
         pair = [(c.figures.get(name), _links(c, name)) for c in (first, second)]
         rates = [figure.si * links for figure, links in pair if figure]
         ratio = _number(rates[1] / rates[0], 3) if len(rates) == 2 else ""
-        found.add_row(name, *(_printed(f, links) if f else "" for f, links in pair), ratio)
-    shared = [
-        d
-        for d in ("bf16", "fp16", "fp8", "int8")
-        if all(f"matrix.{d}" in c.peaks for c in (first, second))
-    ]
-    for dtype in shared:
-        ridges = [c.ridge(dtype) for c in (first, second)]
-        found.add_row(
-            f"ridge {dtype}",
-            *(f"{_number(ridge, 4)} FLOP/B" for ridge in ridges),
-            _number(ridges[1] / ridges[0], 3),
-        )
-    out_console.print(found)
+        rows.append((name, *(_printed(f, links) if f else "" for f, links in pair), ratio))
+    for dtype in ("bf16", "fp16", "fp8", "int8"):
+        if all(f"matrix.{dtype}" in c.peaks for c in (first, second)):
+            ridges = [c.ridge(dtype) for c in (first, second)]
+            each = (f"{_number(ridge, 4)} FLOP/B" for ridge in ridges)
+            rows.append((f"ridge {dtype}", *each, _number(ridges[1] / ridges[0], 3)))
+    tell_table(("figure", first.key, second.key, "ratio"), rows)
 
 
 def _number(value: float, digits: int = 6) -> str:

@@ -1,18 +1,18 @@
 """The command `course train`: whether a training run fits, how fast it goes, and what it costs."""
 
 import math
-import sys
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from course_lib import CourseError
 from course_lib.specs import Transformer
 from course_tools import train
-from course_tools.counting import named
 from course_book import n, t
 from course_book.text import retold
-from course_press.cli.console import columns, out_console, tell, tell_json, told
+from course_press.cli import console
+from course_press.cli.console import tell, tell_json, tell_table, told
 
 app = typer.Typer()
 
@@ -22,35 +22,31 @@ _LISTED = 20
 
 @app.command("train")
 def train_command(
-    model: Annotated[
-        str, typer.Argument(help="Key of a model, a config.json, or - for one on standard input.")
-    ],
-    chips: Annotated[str, typer.Option(help="How many of which: 64xh100-sxm.")],
-    sequence: Annotated[int, typer.Option(help="Tokens of each sequence.")] = 4096,
+    model: console.Model,
+    chips: Annotated[str, Option(help="How many of which: 64xh100-sxm.")],
+    sequence: Annotated[int, Option(help="Tokens of each sequence.")] = 4096,
     layout: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="How chips share the work, as in dp=8,tp=8,zero=1,mbs=2,acc=4; also pp, cp, ep, "
             "interleave=1, recompute=none and schedule=1f1b. Without it, layouts are ranked."
         ),
     ] = None,
     batch: Annotated[
-        int | None,
-        typer.Option(help="Sequences of a step, to rank layouts; a million tokens' worth."),
+        int | None, Option(help="Sequences of a step, to rank layouts; a million tokens' worth.")
     ] = None,
     tokens: Annotated[
-        float | None, typer.Option(help="Tokens to train on, for days and dollars.")
+        float | None, Option(help="Tokens to train on, for days and dollars.")
     ] = None,
-    usd: Annotated[
-        float | None, typer.Option(help="USD for an hour of a chip; the recorded price.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="In SI units, as JSON.")] = False,
+    usd: console.Usd = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Predict a training step, or rank layouts; with --tokens, days and dollars.
 
     Example: `course train llama-3-8b --chips 64xh100-sxm --layout dp=8,tp=8,zero=1,mbs=2,acc=4`
     """
-    one, on = _described(model), train.cluster(chips)
+    why_not = "training is known by its sizes: course predict can trace it, but its backward pass"
+    one, on = console.described(model, f"{why_not} is not"), train.cluster(chips)
     if usd is not None and tokens is None:
         raise CourseError("--usd needs --tokens: a price has no use without a run")
     if layout is not None:
@@ -80,30 +76,14 @@ def train_command(
         return
     keys = ["train-layout", "train-step-time"]
     keys += [f"layouts-row-{name}" for name in ("rate", "mfu", "needed")]
-    table = columns(*map(t, keys), told("behind"), t("layouts-row-lost"))
-    table.columns[0].min_width = 20  # of a terminal's 80: half of a layout
+    rows = []
     for each in ranked:
-        step = each.step
-        table.add_row(
-            str(each.layout),
-            n(step.expected_s, "s"),
-            n(step.tokens_per_s_per_chip),
-            n(step.mfu, "%"),
-            n(step.memory.total, "B"),
-            n(each.behind, "%"),
-            t(f"layouts-lost-{each.why}") if each.why else "",
-        )
-    out_console.print(table)
-
-
-def _described(given: str) -> Transformer:
-    found = named(given, sys.stdin.read() if given == "-" else None)
-    if not isinstance(found.model, Transformer):
-        raise CourseError(
-            f"model {given!r} is none whose training is known by its sizes: course predict can "
-            f"trace it, but its backward pass is not"
-        )
-    return found.model
+        step, lost = each.step, t(f"layouts-lost-{each.why}") if each.why else ""
+        shown = [n(step.expected_s, "s"), n(step.tokens_per_s_per_chip), n(step.mfu, "%")]
+        shown += [n(step.memory.total, "B"), n(each.behind, "%"), lost]
+        rows.append([str(each.layout), *shown])
+    # The first is half of a layout, of a terminal's 80.
+    tell_table([*map(t, keys), told("behind"), t("layouts-row-lost")], rows, least=20)
 
 
 def _whole(
@@ -115,15 +95,11 @@ def _whole(
 
 
 def _record(step: train.TrainingStep, whole: train.TrainingRun | None) -> dict[str, Any]:
+    times = {name: getattr(step, f"{name}_s") for name in ("expected", "low", "high")}
     found: dict[str, Any] = {
         "memory_bytes": step.memory.total,
         "fits": step.fits,
-        "step_s": {
-            "lower": step.bound_s,
-            "expected": step.expected_s,
-            "low": step.low_s,
-            "high": step.high_s,
-        },
+        "step_s": {"lower": step.bound_s, **times},
         "tokens_per_s_per_chip": step.tokens_per_s_per_chip,
         "mfu": step.mfu,
         "parts": dict(step.parts),
@@ -134,19 +110,17 @@ def _record(step: train.TrainingStep, whole: train.TrainingRun | None) -> dict[s
 
 
 def _show(step: train.TrainingStep, found: dict[str, Any]) -> None:
-    times = {"expected": step.expected_s, "low": step.low_s, "high": step.high_s}
-    times |= {"bound": step.bound_s}
-    said = {name: n(time, "s") for name, time in times.items()}
+    said = {
+        name: n(getattr(step, f"{name}_s"), "s") for name in ("expected", "low", "high", "bound")
+    }
     tell(told("layout", layout=step.layout, tokens=n(step.tokens), **said))
     tell(told("rate", rate=n(step.tokens_per_s_per_chip), mfu=n(step.mfu, "%")))
     memory = n(step.memory.total, "B")
     why = retold(step.why_not)
     tell(told("fits", memory=memory) if step.fits else told("fails", memory=memory, why=why))
-    table = columns(told("of-step"), "")
-    for name, seconds in sorted(step.parts.items(), key=lambda item: -item[1]):
-        if seconds > 0:
-            table.add_row(t(f"layouts-lost-{name}"), n(seconds, "s"))
-    out_console.print(table)
+    parts = sorted(step.parts.items(), key=lambda item: -item[1])
+    rows = [(t(f"layouts-lost-{name}"), n(time, "s")) for name, time in parts if time > 0]
+    tell_table((told("of-step"), ""), rows)
     if "days" in found:
         price = told("no-price") if found["usd"] is None else f"{n(found['usd'])} USD"
         tell(told("days", days=n(found["days"]), price=price))

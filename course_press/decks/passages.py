@@ -15,13 +15,7 @@ _WIDE = re.compile("[가-힣]")
 
 
 def sentences(one: Any) -> list[str]:
-    """The sentences of a paragraph, each as markup; what elements hold is not cut.
-
-    Examples
-    --------
-    >>> sentences(html.fragment_fromstring("<p>It is <em>so. Very</em> 3.5 wide. Is it? Yes.</p>"))
-    ['It is <em>so. Very</em> 3.5 wide.', 'Is it?', 'Yes.']
-    """
+    """The sentences of a paragraph, each as markup; what elements hold is not cut."""
     pieces: list[str] = [""]
 
     def take(text: str) -> None:
@@ -47,13 +41,7 @@ def sentences(one: Any) -> list[str]:
 
 
 def opening(sentences: Sequence[str]) -> str:
-    """How a passage begins: its first sentence, and what follows where that says little.
-
-    Examples
-    --------
-    >>> opening(["Why?", "It says little, and so the next one is there as well.", "No."])
-    'Why? It says little, and so the next one is there as well.'
-    """
+    """How a passage begins: its first sentence, and what follows where that says little."""
     for count in range(1, len(sentences)):
         if length(text := " ".join(sentences[:count])) >= LITTLE:
             return text

@@ -1,7 +1,4 @@
-"""Reads a printed chapter from its top to its end, and puts on slides what it comes across:
-headings, key sentences, equations, figures, tables and questions. The whole text goes to the
-speaker's notes.
-"""
+"""Puts on slides what a printed chapter has, in its order; all its text goes to the notes."""
 
 import json
 import re
@@ -31,24 +28,17 @@ _PLACE = re.compile(r'<i data-figure="(\d+)"></i>')
 _LIVE = {"explorer", "moving", "calculator"}
 _SHOWN = {*_LIVE, "table-scroll", "sizes", "walk"}
 _BOXES = {"predict", "takeaways", "problem"}
+# What the sentence before it says what it is.
+_LED_TO = {"ul", "ol", "equation", "sourceCode"}
 _PROSE = {"callout", "equation", "margin-note", "sourceCode"}
 _LEFT_OUT = {"cell-code", "cell-output-stdout", "footnotes", "guesses", "references"}
 
 
 def slides_of(title: str, body: str) -> str:
-    """The slides of a chapter, those of a section held together.
-
-    Parameters
-    ----------
-    title : the chapter's.
-    body : its text as it stands on its page.
-
-    Examples
-    --------
-    >>> slides_of("One", '<section id="sec-a"><h2>A</h2><p>Why.</p></section>').splitlines()[:2]
-    ['<section id="sec-a" class="slide-text">', '<h2>A</h2>']
-    """
-    return "\n".join(_group(slides) for slides in _Deck(title, body).slides if slides)
+    """The slides of a chapter by its title and its page's text, a section's held together."""
+    groups = ([_slide(one) for one in slides] for slides in _Deck(title, body).slides if slides)
+    held = (["<section>", *of, "</section>"] if len(of) > 1 else of for of in groups)
+    return "\n".join(text for of in held for text in of)
 
 
 @dataclass
@@ -254,7 +244,7 @@ class _Deck:
             if one.tag == "p":
                 told = sentences(one)
                 kept = [" ".join(told) if whole else opening(told)]
-                leads = next_ is not None and _is_led_to(next_)
+                leads = next_ is not None and bool({next_.tag, *next_.classes} & _LED_TO)
                 if leads and not kept[0].endswith(told[-1]):
                     kept.append(told[-1])
                 for j, sentence in enumerate(kept):
@@ -266,17 +256,12 @@ class _Deck:
                 led = i > 0 and run[i - 1].tag == "p"
                 yield _Point(self._markup(one), 0 if led else EQUATION, said)
             elif one.tag in ("ul", "ol"):
+                ordered = one.tag == "ol"
                 for number, item in enumerate(one.xpath("./li"), int(one.get("start", 1))):
-                    shown = (
-                        self._inside(item) if whole or one.tag == "ol" else opening(sentences(item))
-                    )
-                    yield _Point(
-                        f"<li>{self._placed(shown)}</li>",
-                        length(shown) + 25,
-                        said if number == 1 else "",
-                        one.tag,
-                        number if one.tag == "ol" else 1,
-                    )
+                    all_ = whole or ordered
+                    shown = self._inside(item) if all_ else opening(sentences(item))
+                    about = said if number == 1 else "", one.tag, number if ordered else 1
+                    yield _Point(f"<li>{self._placed(shown)}</li>", length(shown) + 25, *about)
             elif "sourceCode" in one.classes:
                 lines = one.text_content().count("\n") + 1
                 yield _Point(self._markup(one), CODE_LINE * lines)
@@ -334,11 +319,6 @@ def _is_shown(one: Any) -> bool:
     return one.tag != "details" and "margin-note" not in one.classes
 
 
-def _is_led_to(one: Any) -> bool:
-    """Whether the sentence before it says what it is."""
-    return one.tag in ("ul", "ol") or bool(set(one.classes) & {"equation", "sourceCode"})
-
-
 def _parts(one: Any) -> list[Any]:
     """A table in as many parts as slides want, each with its head; anything else whole."""
     live = any(_LIVE & set(part.classes) for part in one.iter("div"))
@@ -355,11 +335,6 @@ def _parts(one: Any) -> list[Any]:
                 row.drop_tree()
         parts.append(part)
     return parts
-
-
-def _group(slides: Sequence[_Slide]) -> str:
-    text = "\n".join(map(_slide, slides))
-    return f"<section>\n{text}\n</section>" if len(slides) > 1 else text
 
 
 def _slide(slide: _Slide) -> str:

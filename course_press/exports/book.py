@@ -1,13 +1,11 @@
-"""Prints a language of the book as one file: EPUB by pandoc, PDF by Chromium, both from the pages
-of the embedded engine.
-"""
+"""Prints a language of the book as one file: EPUB by pandoc, PDF by Chromium."""
 
 import os
 import re
 import shutil
 import subprocess
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -23,8 +21,8 @@ from course_press.pages.about import FOLDER, FORMATS, file_name
 from course_press.pages.pandoc import ASSETS, PrintedPage, print_pages, templates
 from course_press.pages.references import fill_references, labels_of
 from course_press.pages.site import MARKER, rewrite_cover
-from course_press.source.book import Book, read_book
-from course_press.source.errors import MissingError
+from course_press.source.book import Book, Say, read_book, silent
+from course_press.source.errors import MissingError, choose
 from course_press.source.files import mend, staged
 
 GET_CHROMIUM = "apt install chromium, or your system's own way; course export --to epub needs none"
@@ -39,40 +37,13 @@ _PLACE = re.compile(r'<i data-figure="(\d+)"></i>')
 
 
 def export_book(
-    root: Path,
-    lang: str,
-    to: Sequence[str],
-    out: Path,
-    *,
-    say: Callable[[str], None] = lambda _: None,
+    root: Path, lang: str, to: Sequence[str], out: Path, *, say: Say = silent
 ) -> list[Path]:
-    """Write the book in one language into the site's folder of downloads, and offer it on the cover
-    if there is one.
+    """Write the book in these formats into the downloads of the site at `out`; the files written.
 
-    Parameters
-    ----------
-    root : the book's folder.
-    lang : the language.
-    to : formats of `FORMATS`.
-    out : the site's folder, built before or not.
-    say : told what is going on, a line at a time.
-
-    Returns
-    -------
-    The files written.
-
-    Raises
-    ------
-    MissingError
-        If a PDF is asked for and there is no Chromium.
-    CourseError
-        If a format is unknown, or pandoc or Chromium fails.
+    An unknown format, a missing Chromium and what pandoc says are refused by a `CourseError`.
     """
-    for name in to:
-        if name not in FORMATS:
-            raise CourseError(f"--to {name!r} is not a format: choose from {', '.join(FORMATS)}")
-    if "pdf" in to and not chromium():
-        raise MissingError(f"a PDF needs Chromium, which is not on PATH: {GET_CHROMIUM}")
+    check_formats(to)
     book = read_book(root, lang)
     (pages,) = print_pages([book], say=say)
     mend(out)
@@ -96,6 +67,14 @@ def export_book(
     return files
 
 
+def check_formats(to: Sequence[str], other: str = "") -> None:
+    """Refuse formats that there are not, or that cannot be made here; `other` is one that can."""
+    for name in to:
+        choose(name, FORMATS, f"--to {name!r} is not a format")
+    if "pdf" in to and not chromium():
+        raise MissingError(f"a PDF needs Chromium, which is not on PATH: {GET_CHROMIUM}{other}")
+
+
 def chromium() -> str | None:
     """The path of Chromium or Chrome, or `None`."""
     names = ("chromium", "chromium-browser", "google-chrome")
@@ -103,9 +82,7 @@ def chromium() -> str | None:
 
 
 def _chapters(book: Book, pages: Sequence[PrintedPage]) -> Iterator[dict[str, Any]]:
-    """Each page as a part of one long page: anchors carry the page's name, and links between pages
-    stay inside.
-    """
+    """Pages as parts of one: anchors carry the page's name, and links between pages stay inside."""
     labels = labels_of(pages)
     for page in pages:
         figures: list[str] = []
@@ -116,9 +93,8 @@ def _chapters(book: Book, pages: Sequence[PrintedPage]) -> Iterator[dict[str, An
             figures.append(match[0])
             return f'<i data-figure="{len(figures) - 1}"></i>'
 
-        body = html.fragment_fromstring(
-            _SVG.sub(set_aside, fill_references(page, labels)), create_parent="div"
-        )
+        text = _SVG.sub(set_aside, fill_references(page, labels))
+        body = html.fragment_fromstring(text, create_parent="div")
         stem = page.chapter.path.stem
         _put_within(body, stem, book.root / page.chapter.path.parent)
         yield {
@@ -155,45 +131,29 @@ def _markup(body: Any, figures: Sequence[str]) -> str:
 
 
 def _page(book: Book, chapters: Sequence[dict[str, Any]], *, paper: bool) -> str:
-    meta = {
-        key: book.meta.get(key, "")
-        for key in ("title", "subtitle", "description", "author", "date")
-    }
+    facts = ("title", "subtitle", "description", "author", "date")
+    meta, w = {key: book.meta.get(key, "") for key in facts}, words(book.lang)
     template = templates().get_template("book.html.j2")
-    return template.render(
-        book=meta, lang=book.lang, w=words(book.lang), chapters=chapters, paper=paper
-    )
+    return template.render(book=meta, lang=book.lang, w=w, chapters=chapters, paper=paper)
 
 
 def _pdf(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
     work = file.parent
-    shutil.copytree(
-        ASSETS,
-        work / "assets",
-        ignore=shutil.ignore_patterns("*.lua", "*.csl", "*.j2", "*.scss", "*.js", "*.html"),
-    )
+    left_out = shutil.ignore_patterns("*.lua", "*.csl", "*.j2", "*.scss", "*.js", "*.html")
+    shutil.copytree(ASSETS, work / "assets", ignore=left_out)
     chapters = list(_chapters(book, pages))
     for chapter in chapters:
         chapter["body"] = _markup(chapter["body"], chapter["figures"])
     (work / "book.html").write_text(_page(book, chapters, paper=True), encoding="utf-8")
-    command = [
-        str(chromium()),
-        "--headless",
-        "--disable-gpu",
-        "--no-first-run",
-        f"--user-data-dir={work / 'profile'}",
-        "--no-pdf-header-footer",
-        "--generate-pdf-document-outline",
-        "--timeout=120000",
-        f"--print-to-pdf={file}",
-        *(["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
-        (work / "book.html").as_uri(),
-    ]
+    command = [str(chromium()), "--headless", "--disable-gpu", "--no-first-run"]
+    command += [f"--user-data-dir={work / 'profile'}", "--timeout=120000"]
+    command += ["--no-pdf-header-footer", "--generate-pdf-document-outline"]
+    command += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    command += [f"--print-to-pdf={file}", (work / "book.html").as_uri()]
     done = _within_limit(command, work)
     if done.returncode or not file.is_file():
-        raise CourseError(
-            f"chromium could not print the {book.lang} book:\n{done.stderr[-2000:].strip()}"
-        )
+        said = f"chromium could not print the {book.lang} book"
+        raise CourseError(f"{said}:\n{done.stderr[-2000:].strip()}")
     dated = rb"\g<1>" + f"{_day(book):%Y%m%d%H%M%S}".encode()
     file.write_bytes(_DATED.sub(dated, file.read_bytes()))
 
@@ -231,56 +191,31 @@ def _epub(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
     meta = book.meta
     title = str(meta["title"])
     lines = textwrap.wrap(title, 9 if re.search("[가-힣]", title) else 15)
-    cover = (
-        templates()
-        .get_template("cover.svg.j2")
-        .render(
-            book={"subtitle": meta.get("subtitle", ""), "author": meta.get("author", "")},
-            lines=lines,
-        )
-    )
+    whose = {name: meta.get(name, "") for name in ("subtitle", "author")}
+    cover = templates().get_template("cover.svg.j2").render(book=whose, lines=lines)
     (work / "cover.svg").write_text(cover, encoding="utf-8")
     given = {
         "title": title,
-        "subtitle": meta.get("subtitle", ""),
-        "author": meta.get("author", ""),
+        **whose,
         "lang": book.lang,
         "date": str(meta.get("date", "")),
         "description": meta.get("description", ""),
         "identifier": f"{str(meta.get('site-url', '')).rstrip('/')}/{book.lang}",
         "rights": words(book.lang)["ui-licence"],
     }
-    command = [
-        pypandoc.get_pandoc_path(),
-        "book.html",
-        "-f",
-        "html",
-        "-t",
-        "epub3",
-        "-o",
-        str(file),
-        "--mathml",
-        "--toc-depth=2",
-        "--split-level=1",
-        "--css",
-        str(ASSETS / "epub.css"),
-        "--epub-cover-image",
-        "cover.svg",
-        *(f"--metadata={name}={value}" for name, value in given.items() if value),
-    ]
+    command = [pypandoc.get_pandoc_path(), "book.html", "-f", "html", "-t", "epub3"]
+    command += ["-o", str(file), "--mathml", "--toc-depth=2", "--split-level=1"]
+    command += ["--css", str(ASSETS / "epub.css"), "--epub-cover-image", "cover.svg"]
+    command += [f"--metadata={name}={value}" for name, value in given.items() if value]
     done = _within_limit(command, work, SOURCE_DATE_EPOCH=f"{_day(book).timestamp():.0f}")
-    if (
-        done.returncode or "Could not" in done.stderr
-    ):  # a resource not found, or maths not read, is only a warning to pandoc
-        raise CourseError(
-            f"pandoc could not write the {book.lang} EPUB:\n{done.stderr[-2000:].strip()}"
-        )
+    # A resource not found, or maths not read, is only a warning to pandoc.
+    if done.returncode or "Could not" in done.stderr:
+        said = f"pandoc could not write the {book.lang} EPUB"
+        raise CourseError(f"{said}:\n{done.stderr[-2000:].strip()}")
 
 
 def _day(book: Book) -> datetime:
-    """The book's date, which its files carry instead of the moment at which they were made; without
-    one that can be read, the first that an archive can carry.
-    """
+    """The date that the book's files carry; without one, the first that an archive can carry."""
     try:
         found = date.fromisoformat(str(book.meta.get("date", "")))
     except ValueError:
@@ -291,21 +226,12 @@ def _day(book: Book) -> datetime:
 def _within_limit(
     command: Sequence[str], work: Path, **settings: str
 ) -> subprocess.CompletedProcess[str]:
+    how: Any = {"cwd": work, "env": {**os.environ, **settings}, "timeout": TIMEOUT}
     try:
-        return subprocess.run(
-            command,
-            cwd=work,
-            env={**os.environ, **settings},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=TIMEOUT,
-        )
+        return subprocess.run(command, capture_output=True, text=True, check=False, **how)
     except subprocess.TimeoutExpired:
-        raise CourseError(
-            f"{Path(command[0]).name} took longer than {TIMEOUT} s for the book: try "
-            f"again on an idle machine"
-        ) from None
+        said = f"{Path(command[0]).name} took longer than {TIMEOUT} s for the book"
+        raise CourseError(f"{said}: try again on an idle machine") from None
 
 
 def _image(svg: str, file: Path) -> str:

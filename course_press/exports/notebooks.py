@@ -1,22 +1,20 @@
-"""Prints chapters as notebooks, the same bytes for the same chapter, for Jupyter and
-Colab.
-"""
+"""Prints chapters as notebooks for Jupyter and Colab, the same bytes for the same chapter."""
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
-from course_lib import CourseError
 from course_press.pages.pandoc import outputs_by_cell, page_lines, run_pandoc, ui_words
 from course_press.run.execute import Cache, ChapterResults, Surroundings, run_chapter
 from course_press.run.pool import do_jobs
-from course_press.source.book import Book, languages, read_book
-from course_press.source.chapter import Cell, Chapter, read_text
+from course_press.source.book import Book, Say, languages, read_book, silent
+from course_press.source.chapter import Chapter, read_text
+from course_press.source.errors import choose
 from course_press.source.files import swap_in
 from course_press.source.install import first_cell, lab_notebooks, published
 from course_press.source.labels import label_facts
@@ -27,21 +25,11 @@ _CELL = re.compile(r"^``` ?course-cell\n(\d+)\n```$", re.MULTILINE)
 
 
 def write_notebooks(
-    root: Path,
-    langs: Sequence[str],
-    chapters: Sequence[str] = (),
-    *,
-    say: Callable[[str], None] = lambda _: None,
+    root: Path, langs: Sequence[str], chapters: Sequence[str] = (), *, say: Say = silent
 ) -> list[Path]:
-    """Write `notebooks/<lang>/<chapter>.ipynb` for every chapter that asks for one, or for those
-    named; return the files.
+    """Write `notebooks/<lang>/<chapter>.ipynb` where one is asked for, and the labs' first cells.
 
-    The first cells of the labs' notebooks follow the same address.
-
-    Raises
-    ------
-    SourceError
-        If a chapter is not there or cannot be read, run or printed: nothing is written then.
+    Nothing is written where a chapter cannot be read, run or printed.
     """
     books = [read_book(root, lang) for lang in langs]
     notebooks = print_notebooks(books, chapters, say=say)
@@ -54,24 +42,14 @@ def write_notebooks(
 
 
 def print_notebooks(
-    books: Sequence[Book],
-    chapters: Sequence[str] = (),
-    *,
-    say: Callable[[str], None] = lambda _: None,
+    books: Sequence[Book], chapters: Sequence[str] = (), *, say: Say = silent
 ) -> dict[Path, str]:
-    """The notebooks of these books of one folder: where each belongs, and its text.
-
-    Only the first language's keep what cells gave: translations have the same cells, and the prose
-    that has the numbers in it.
-    """
+    """Where each notebook belongs, and its text; only the first language's keep outputs."""
     root = books[0].root
     first = languages(root)[0]
     stems = [chapter.path.stem for chapter in books[0].chapters if has_notebook(chapter)]
     for name in chapters:
-        if name not in stems:
-            raise CourseError(
-                f"chapter {name!r} has no notebook: choose from {', '.join(sorted(stems))}"
-            )
+        choose(name, sorted(stems), f"chapter {name!r} has no notebook")
     cache, around = Cache(root / ".cache" / "course"), Surroundings(root)
 
     def job(book: Book, chapter: Chapter, known: Mapping[str, Any]) -> tuple[Path, str]:
@@ -92,9 +70,7 @@ def print_notebooks(
 
 
 def has_notebook(chapter: Chapter) -> bool:
-    """Whether there is something to run: neither on the cover nor on pages that say ``notebook:
-    false``.
-    """
+    """Whether there is something to run: not on the cover, nor where ``notebook: false``."""
     return any(chapter.cells) and not chapter.is_cover and chapter.meta.get("notebook", True)
 
 
@@ -104,12 +80,8 @@ def _notebook(
     cells = list(chapter.cells)
     markers = (["```{.course-cell}", str(i), "```"] for i in range(len(cells)))
     text = "\n".join(page_lines(chapter, ran.inlines, markers))
-    course = {
-        "words": ui_words(book.lang),
-        "profile": book.lang,
-        "labels": known,
-        "published": published(book),
-    }
+    course: dict[str, Any] = {"words": ui_words(book.lang), "profile": book.lang}
+    course |= {"labels": known, "published": published(book)}
     markdown = run_pandoc(book, chapter, text, course, "notebook.lua", JUPYTER)
     stem = chapter.path.stem
     outputs = outputs_by_cell(chapter, ran, "notebook") if executed else [[] for _ in cells]
@@ -120,13 +92,11 @@ def _notebook(
     for i, piece in enumerate(_CELL.split(markdown)):
         if i % 2:
             number = int(piece)
-            part = code_cell(
-                _id(stem, cells[number], number),
-                cells[number].code,
-                outputs[number],
-                number + 2 if executed else None,
-            )
-            if not cells[number].options.get("eval", True):
+            cell, count = cells[number], number + 2 if executed else None
+            # It stays when prose or other cells change.
+            id_ = f"{stem}-{re.sub(r'[^a-zA-Z0-9-]', '-', cell.at.file.stem)}-{number}"[:64]
+            part = code_cell(id_, cell.code, outputs[number], count)
+            if not cell.options.get("eval", True):
                 # The reader runs it; a check that runs every cell must not, for what it gives
                 # differs everywhere.
                 part |= {"metadata": {"tags": ["nbval-skip"]}, "execution_count": None}
@@ -136,19 +106,10 @@ def _notebook(
     return notebook_text(parts)
 
 
-def _id(stem: str, cell: Cell, number: int) -> str:
-    """An id of chapter and cell file, which stays when prose or other cells change."""
-    return f"{stem}-{re.sub(r'[^a-zA-Z0-9-]', '-', cell.at.file.stem)}-{number}"[:64]
-
-
 def text_cell(id_: str, text: str) -> dict[str, Any]:
     """A cell of Markdown."""
-    return {
-        "cell_type": "markdown",
-        "id": id_,
-        "metadata": {},
-        "source": text.splitlines(keepends=True),
-    }
+    lines = text.splitlines(keepends=True)
+    return {"cell_type": "markdown", "id": id_, "metadata": {}, "source": lines}
 
 
 def code_cell(
@@ -170,14 +131,8 @@ def code_cell(
 
 def notebook_text(cells: Sequence[Mapping[str, Any]]) -> str:
     """A notebook of these cells, the same text for the same cells."""
-    notebook = {
-        "cells": cells,
-        "metadata": {
-            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-            "language_info": {"name": "python"},
-        },
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    about = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    notebook = {"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5}
     nbformat.validate(notebook)
     return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"

@@ -1,15 +1,14 @@
-"""Says which numbers of the printed notebooks changed between two commits: the changelog of
-numbers, for a reader who holds an old notebook.
-"""
+"""Which numbers of the printed notebooks changed between two commits: their changelog."""
 
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -57,13 +56,7 @@ class MovedFigure(NamedTuple):
 
 
 class Passage(msgspec.Struct, frozen=True, dict=True):
-    """A sentence, or a row of a table under its header, in a section of a notebook.
-
-    Attributes
-    ----------
-    table : the table's header; empty for a sentence.
-    row : which row of it.
-    """
+    """A sentence, or one row under its table's header, in a section of a notebook."""
 
     section: str
     text: str
@@ -77,9 +70,7 @@ class Passage(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def mask(self) -> tuple[str, ...]:
-        """The tokens with every number as ``#``, so that what moved hides no likeness; a table's
-        row is known by its header and its first cell.
-        """
+        """Its tokens with numbers as ``#``; of a table's row, its header and its first cell."""
         masked = tuple("#" if _NUMBER.fullmatch(token) else token for token, _ in self.tokens)
         return (self.table, self._label, *masked) if self.table else masked
 
@@ -87,9 +78,8 @@ class Passage(msgspec.Struct, frozen=True, dict=True):
     def words(self) -> frozenset[str]:
         """What tells this passage from others."""
         found = {one for one in self.mask if one.isalpha() or one == "#"}
-        return frozenset(
-            found | ({self.table, self._label, f"row {self.row}"} if self.table else set())
-        )
+        found |= {self.table, self._label, f"row {self.row}"} if self.table else set()
+        return frozenset(found)
 
     @property
     def _label(self) -> str:
@@ -97,18 +87,7 @@ class Passage(msgspec.Struct, frozen=True, dict=True):
 
 
 def moved(old: str, new: str, chapter: str = "") -> list[MovedFigure]:
-    """The numbers that changed from one printed notebook to a later one, in reading order.
-
-    Parameters
-    ----------
-    old, new : texts of the two notebooks.
-    chapter : as the changes name it.
-
-    Raises
-    ------
-    CourseError
-        If one of them is no notebook.
-    """
+    """The numbers that changed from a printed notebook to a later one, in reading order."""
     before, after = _passages(old, chapter), _passages(new, chapter)
     place = {id(passage): i for i, passage in enumerate(after)}
     return [
@@ -121,19 +100,7 @@ def moved(old: str, new: str, chapter: str = "") -> list[MovedFigure]:
 def between(
     root: Path, since: str, until: str | None = None, lang: str = "en"
 ) -> list[MovedFigure]:
-    """The numbers that changed between two commits, over all notebooks that both have.
-
-    Parameters
-    ----------
-    root : the book's folder, in a git clone.
-    since, until : revisions; the work tree where `until` is not given.
-    lang : language of the notebooks.
-
-    Raises
-    ------
-    CourseError
-        If a revision is unknown or has no notebooks.
-    """
+    """The numbers that changed from `since` to `until`, or the work tree, in all notebooks."""
     folder = f"notebooks/{lang}"
     old = _committed(root, since, folder)
     if until is None:
@@ -152,28 +119,16 @@ def between(
 
 
 def last_release(root: Path, but: str = "") -> str | None:
-    """The newest tag of a release, ``v1.2.3``, before this commit; None where there is none.
-
-    Parameters
-    ----------
-    but : a tag that does not count.
-    """
-    asked = [
-        "describe",
-        "--tags",
-        "--abbrev=0",
-        "--match=v[0-9]*",
-        *([f"--exclude={but}"] if but else []),
-    ]
-    done = git(root, *asked)
+    """The newest tag of a release, ``v1.2.3``, before this commit, but for one; None if none."""
+    left_out = [f"--exclude={but}"] if but else []
+    done = git(root, "describe", "--tags", "--abbrev=0", "--match=v[0-9]*", *left_out)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 def last_print(root: Path) -> str | None:
     """The commit of the notebooks before those that were printed last; None where there is none."""
-    return (
-        git(root, "log", "-1", "--skip=1", "--format=%h", "--", "notebooks").stdout.strip() or None
-    )
+    done = git(root, "log", "-1", "--skip=1", "--format=%h", "--", "notebooks")
+    return done.stdout.strip() or None
 
 
 def named(root: Path, revision: str) -> str:
@@ -185,16 +140,13 @@ def named(root: Path, revision: str) -> str:
 
 
 def page(moves: Sequence[MovedFigure], title: str, file: Path) -> str:
-    """The changelog with these moves under a title of their own, before all that it says already:
-    ``Since v1.0.0`` is replaced by itself, and by ``Since v1.0.0, until v1.1.0``.
-    """
+    """The changelog with these moves on top, in place of any that it has under the same release."""
     kept = read_text(file).partition("\n## ")[2] if file.is_file() else ""
     others = [part for part in re.split(r"^## ", kept, flags=re.MULTILINE) if part.strip()]
     replaced = (title, title.partition(",")[0])  # a release replaces what was written before it
     parts = [part for part in others if part.partition("\n")[0].strip() not in replaced]
-    return "\n".join(
-        [HEAD, f"## {title}\n", *_blocks(moves), *(f"## {part}".rstrip() + "\n" for part in parts)]
-    )
+    older = (f"## {part}".rstrip() + "\n" for part in parts)
+    return "\n".join([HEAD, f"## {title}\n", *_blocks(moves), *older])
 
 
 def write_page(moves: Sequence[MovedFigure], title: str, file: Path) -> None:
@@ -203,47 +155,28 @@ def write_page(moves: Sequence[MovedFigure], title: str, file: Path) -> None:
 
 
 def git(root: Path, *asked: str) -> "subprocess.CompletedProcess[str]":
-    """What git answers in a folder.
-
-    Raises
-    ------
-    CourseError
-        If there is no git.
-    """
+    """What git answers in a folder; refused where there is no git."""
+    call = ["git", "-C", str(root), *asked]
     try:
-        return subprocess.run(
-            ["git", "-C", str(root), *asked],
-            capture_output=True,
-            text=True,
-            check=False,
-            encoding="utf-8",
-        )
+        return subprocess.run(call, capture_output=True, check=False, encoding="utf-8")
     except FileNotFoundError:
         raise CourseError("git is not on PATH: install it, and work in a clone") from None
 
 
 def _commit(root: Path, revision: str) -> str:
-    found = git(
-        root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
-    )
-    commit = found.stdout.strip()
-    if found.returncode or not commit:
-        raise CourseError(
-            f"{revision!r} is no commit here: give a tag or a commit, or run git fetch --tags"
-        )
-    return commit
+    asked = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]
+    found = git(root, *asked)
+    if found.returncode or not found.stdout.strip():
+        said = f"{revision!r} is no commit here"
+        raise CourseError(f"{said}: give a tag or a commit, or run git fetch --tags")
+    return found.stdout.strip()
 
 
 def _committed(root: Path, revision: str, folder: str) -> dict[str, str]:
     commit = _commit(root, revision)
-    names = git(root, "ls-tree", "--name-only", "-z", commit, "--", f"./{folder}/").stdout.split(
-        "\0"
-    )
-    return {
-        Path(name).name: git(root, "show", f"{commit}:./{name}").stdout
-        for name in names
-        if name.endswith(".ipynb")
-    }
+    listed = git(root, "ls-tree", "--name-only", "-z", commit, "--", f"./{folder}/").stdout
+    names = [name for name in listed.split("\0") if name.endswith(".ipynb")]
+    return {Path(name).name: git(root, "show", f"{commit}:./{name}").stdout for name in names}
 
 
 def _passages(text: str, chapter: str) -> list[Passage]:
@@ -265,43 +198,33 @@ def _passages(text: str, chapter: str) -> list[Passage]:
                 passages.append(Passage(section, _plain(line), header, row))
             continue
         else:
-            passages += [
-                Passage(section, one) for one in _SENTENCE.split(_plain(line)) if one.strip()
-            ]
+            parts = _SENTENCE.split(_plain(line))
+            passages += [Passage(section, one) for one in parts if one.strip()]
         header = ""
     return passages
 
 
-def _blocks_of(cell: dict[str, object]) -> Iterator[str]:
+def _blocks_of(cell: dict[str, Any]) -> Iterator[str]:
     """The Markdown of a cell: its text, or what its code gave."""
     if cell["cell_type"] == "markdown":
-        yield _joined(cell["source"])
+        yield "".join(cell["source"])
         return
-    for output in cell["outputs"]:  # type: ignore[attr-defined]
-        yield _joined(output.get("data", {}).get("text/markdown", ""))
-
-
-def _joined(lines: object) -> str:
-    return lines if isinstance(lines, str) else "".join(lines)  # type: ignore[arg-type]
+    for output in cell["outputs"]:
+        yield "".join(output.get("data", {}).get("text/markdown", ""))
 
 
 def _plain(line: str) -> str:
     """A line without the numbers that are names of places and of papers."""
-    return _CITED.sub(
-        "", _PLACE.sub(lambda found: re.split("[ {]", found[0])[0], line.replace("\u00a0", " "))
-    )
+    line = _PLACE.sub(lambda found: re.split("[ {]", found[0])[0], line.replace("\u00a0", " "))
+    return _CITED.sub("", line)
 
 
 def _pairs(
     before: Sequence[Passage], after: Sequence[Passage]
 ) -> Iterator[tuple[Passage, Passage]]:
-    """Each passage with what it became: first those that say the same but for numbers, then the
-    others by their words.
-    """
-    matched = SequenceMatcher(
-        None, [p.mask for p in before], [p.mask for p in after], autojunk=False
-    )
-    blocks = matched.get_matching_blocks()
+    """Each passage with what it became: the same but for numbers first, then by their words."""
+    old, new = ([passage.mask for passage in some] for some in (before, after))
+    blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
     for i, j, size in blocks:
         yield from zip(before[i : i + size], after[j : j + size], strict=True)
     same_old = {i + k for i, _, size in blocks for k in range(size)}
@@ -323,27 +246,26 @@ def _likeness(one: Passage, other: Passage) -> float:
 def _differing(was: Passage, now: Passage) -> Iterator[tuple[str, str, int]]:
     """The numbers of two passages that differ, old and new, and where the new one stands."""
     one, other = ([token for token, _ in p.tokens] for p in (was, now))
-    masks, theirs = (
-        ["#" if _NUMBER.fullmatch(each) else each for each in side] for side in (one, other)
+    old, new = (
+        ["#" if _NUMBER.fullmatch(each) else each for each in some] for some in (one, other)
     )
-    matched = SequenceMatcher(None, masks, theirs, autojunk=False)
+    matched = SequenceMatcher(None, old, new, autojunk=False)
     for what, i, i_end, j, j_end in matched.get_opcodes():
         if what != "equal":
             continue
-        for old, (new, at) in zip(one[i:i_end], now.tokens[j:j_end], strict=True):
+        for token, (its, at) in zip(one[i:i_end], now.tokens[j:j_end], strict=True):
             # In a sentence that was edited, what both have may only have changed its place.
             swapped = was.mask != now.mask and (
-                any(_same(old, each) for each in other) or any(_same(new, each) for each in one)
+                any(_same(token, each) for each in other) or any(_same(its, each) for each in one)
             )
-            if not swapped and not _same(old, new):
-                yield old, new, at
+            if not swapped and not _same(token, its):
+                yield token, its, at
 
 
 def _same(one: str, other: str) -> bool:
     """Whether two tokens are one number, of which one may lack its unit or its commas."""
-    (value, unit), (its, its_unit) = (
-        _VALUE.findall(each.replace(",", ""))[0] for each in (one, other)
-    )
+    both = (_VALUE.findall(each.replace(",", ""))[0] for each in (one, other))
+    (value, unit), (its, its_unit) = both
     return bool(value == its and (unit == its_unit or not (unit and its_unit)))
 
 
@@ -357,13 +279,10 @@ def _around(text: str, at: int, number: str) -> str:
     return f"{before}**{number}**{after}".strip()
 
 
-def _blocks(moves: Iterable[MovedFigure]) -> Iterator[str]:
-    chapters: dict[str, list[MovedFigure]] = {}
-    for move in moves:
-        chapters.setdefault(move.chapter, []).append(move)
-    if not chapters:
+def _blocks(moves: Sequence[MovedFigure]) -> Iterator[str]:
+    if not moves:
         yield "No number changed.\n"
-    for chapter, its in chapters.items():
+    for chapter, its in groupby(moves, key=lambda move: move.chapter):
         rows = [[m.section or "opening", m.was, m.now, m.around.strip("| ")] for m in its]
         lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]
         head = ["| section | was | is | where |", "|:--|--:|--:|:--|"]

@@ -1,6 +1,4 @@
-"""One release of the book: what must be right before, then the version, notebooks, numbers that
-changed, site, EPUB and PDF, and an archive of them with checksums. Nothing leaves this machine.
-"""
+"""One release of the book, from the checks before to the archive; nothing leaves this machine."""
 
 import hashlib
 import json
@@ -16,12 +14,11 @@ from typing import NamedTuple
 from course_lib import CourseError
 from course_press.check.rules import check_book
 from course_press.exports import numbers
-from course_press.exports.book import GET_CHROMIUM, chromium, export_book
+from course_press.exports.book import check_formats, export_book
 from course_press.exports.notebooks import write_notebooks
 from course_press.pages import about, site
-from course_press.source.book import languages
+from course_press.source.book import Say, languages, silent
 from course_press.source.chapter import read_text
-from course_press.source.errors import MissingError
 from course_press.source.files import swap_in
 
 NUMBERS = Path("docs") / "numbers.md"
@@ -56,30 +53,11 @@ def make_release(
     to: Sequence[str] = about.FORMATS,
     day: date,
     dry_run: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = silent,
 ) -> Path:
     """Make `out/book-<version>.zip` and its checksum; a run that was stopped goes on where it was.
 
-    Parameters
-    ----------
-    root : the book's folder, a git clone.
-    version : as in ``1.2.3``.
-    out : folder of the archive, and of the site that goes into it.
-    to : formats of the book as one file.
-    day : of the release, which the archive's files carry too.
-    dry_run : check, and say what would be done.
-    say : told what is going on, a line at a time.
-
-    Returns
-    -------
-    The archive, there or, in a dry run, to be.
-
-    Raises
-    ------
-    CourseError
-        At the first thing that is not right, with what to do about it.
-    MissingError
-        If a PDF is asked for and there is no Chromium.
+    What is not right is refused with what to do about it; a dry run stops before it would write.
     """
     now = _checked(root, version, out, to, resumed=_state(out, version).is_file())
     langs = languages(root)
@@ -121,9 +99,7 @@ def make_release(
 
 
 def pack(root: Path, pages: Path, archive: Path, day: date) -> None:
-    """Write the site and what goes along as one archive, and its checksum beside it: the same bytes
-    for the same files.
-    """
+    """Write the archive, the same bytes for the same files, and its checksum beside it."""
     files = {f"site/{file.relative_to(pages).as_posix()}": file for file in _below(pages)}
     for name in ALONG:
         files |= {file.relative_to(root).as_posix(): file for file in _below(root / name)}
@@ -156,9 +132,8 @@ def _below(place: Path) -> Iterator[Path]:
     if place.is_file():
         yield place
     for file in place.rglob("*"):
-        if file.is_file() and not any(
-            part.startswith(".") for part in file.relative_to(place).parts
-        ):
+        hidden = any(part.startswith(".") for part in file.relative_to(place).parts)
+        if file.is_file() and not hidden:
             yield file
 
 
@@ -171,29 +146,22 @@ def _checked(root: Path, version: str, out: Path, to: Sequence[str], *, resumed:
     """The version before, where all is right for this one."""
     if not _VERSION.fullmatch(version):
         raise CourseError(f"version must be three whole numbers as in 1.2.3 (got {version!r})")
-    for name in to:
-        if name not in about.FORMATS:
-            raise CourseError(
-                f"--to {name!r} is not a format: choose from {', '.join(about.FORMATS)}"
-            )
-    if "pdf" in to and not chromium():
-        raise MissingError(
-            f"a PDF needs Chromium, which is not on PATH: {GET_CHROMIUM}, or --to epub"
-        )
+    check_formats(to, ", or --to epub")
     now, *_ = [_found(root, name) for name in VERSIONED]
-    older = [int(part) for part in now.split(".")] > [int(part) for part in version.split(".")]
-    if older:
-        raise CourseError(
-            f"version {version} is older than {now}, which pyproject.toml has: give a later one"
-        )
+    if [*map(int, now.split("."))] > [*map(int, version.split("."))]:
+        said = f"version {version} is older than {now}, which pyproject.toml has"
+        raise CourseError(f"{said}: give a later one")
     done = numbers.git(root, "rev-parse", "--verify", "--quiet", f"refs/tags/v{version}")
     if done.returncode == 0:
         raise CourseError(f"v{version} is tagged already: give a later version")
-    changed = _changed(root, [*VERSIONED, *PRINTED] if resumed else [])
-    if changed:
-        raise CourseError(
-            f"the work tree has changes ({', '.join(changed[:5])}): commit them first"
-        )
+    # Files that git would commit, but those that a release which was stopped may have written.
+    ours = [f":(exclude,top){name}" for name in (*VERSIONED, *PRINTED)] if resumed else []
+    done = numbers.git(root, "status", "--porcelain", "-z", "--", ".", *ours)
+    if done.returncode:
+        raise CourseError(f"{root} is no git clone: release from one ({done.stderr.strip()})")
+    if changed := [entry[3:] for entry in done.stdout.split("\0") if entry]:
+        said = f"the work tree has changes ({', '.join(changed[:5])})"
+        raise CourseError(f"{said}: commit them first")
     if out.exists() and not out.is_dir():
         raise CourseError(f"--out {str(out)!r} is no folder: choose another")
     findings = check_book(root)
@@ -202,22 +170,12 @@ def _checked(root: Path, version: str, out: Path, to: Sequence[str], *, resumed:
     return now
 
 
-def _changed(root: Path, ours: Sequence[str]) -> list[str]:
-    """Files that git would commit, but those that a release which was stopped may have written."""
-    apart = [f":(exclude,top){name}" for name in ours]
-    done = numbers.git(root, "status", "--porcelain", "-z", "--", ".", *apart)
-    if done.returncode:
-        raise CourseError(f"{root} is no git clone: release from one ({done.stderr.strip()})")
-    return [entry[3:] for entry in done.stdout.split("\0") if entry]
-
-
 def _found(root: Path, name: str) -> str:
     pattern, _ = _PLACES[name]
     found = re.search(pattern, read_text(root / name), re.MULTILINE)
     if found is None or not _VERSION.fullmatch(found[1]):
-        raise CourseError(
-            f"{name} has no line that says the version as 1.2.3: add one like {_PLACES[name][1]!r}"
-        )
+        said = f"{name} has no line that says the version as 1.2.3"
+        raise CourseError(f"{said}: add one like {_PLACES[name][1]!r}")
     return found[1]
 
 
@@ -231,14 +189,13 @@ def _set_version(root: Path, version: str, day: date) -> None:
             swap_in(root / name, new)
 
 
-def _numbers(root: Path, version: str, say: Callable[[str], None]) -> None:
+def _numbers(root: Path, version: str, say: Say) -> None:
     since = numbers.last_release(root, f"v{version}")
     if since is None:
         say("no release is tagged yet, so there is nothing to compare the numbers with")
         return
-    numbers.write_page(
-        numbers.between(root, since), f"Since {since}, until v{version}", root / NUMBERS
-    )
+    moves = numbers.between(root, since)
+    numbers.write_page(moves, f"Since {since}, until v{version}", root / NUMBERS)
 
 
 def _source(root: Path, version: str, to: Sequence[str], day: date) -> str:

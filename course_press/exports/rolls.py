@@ -1,6 +1,4 @@
-"""Sheets for everybody on a roll: a sheet and a key for each student, and an index for the
-instructor.
-"""
+"""Sheets for everybody on a roll: each student's own, its key, and the instructor's index."""
 
 import csv
 import io
@@ -13,6 +11,7 @@ from course_lib import CourseError
 from course_book.exercises import Exercise
 from course_book.text import in_language, languages
 from course_press.exports import sheets
+from course_press.source.errors import choose
 from course_press.source.files import file_names, swap_in
 
 # The file beside the keys that says whose sheet is which.
@@ -22,14 +21,7 @@ _COLUMNS = ("id", "name", "language", "seed", "chapters", "sheet", "key")
 
 @dataclass(frozen=True, slots=True)
 class Student:
-    """A line of a roll.
-
-    Attributes
-    ----------
-    id : what the files are called by.
-    name : for the index alone; may be empty.
-    language : of the sheet and the key.
-    """
+    """A line of a roll; its id names files, its name is for the index alone."""
 
     id: str
     name: str
@@ -37,20 +29,9 @@ class Student:
 
 
 def read_roll(file: Path, language: str, *, plain: bool = True) -> tuple[Student, ...]:
-    """Everybody on a roll: a CSV file with a column ``id``, and ``name`` and ``language`` if there
-    are such.
+    """Everybody on a roll: a CSV file with a column ``id``, and maybe ``name`` and ``language``.
 
-    Parameters
-    ----------
-    file : in UTF-8, with a line that names the columns.
-    language : of those whose line names none.
-    plain : whether files are to be called by the ids.
-
-    Raises
-    ------
-    CourseError
-        If the file cannot be read or is no such table, or an id is missing, stands there twice or
-        is no name for a file; the message has the line.
+    An id that is missing, twice there or (but for `plain`) no file's name is refused by its line.
     """
     rows = list(_rows(file))
     if not rows:
@@ -62,64 +43,46 @@ def read_roll(file: Path, language: str, *, plain: bool = True) -> tuple[Student
         if not who.id:
             raise CourseError(f"{at}: no id: give each student one")
         if plain and file_names([who.id])[who.id] != who.id:
-            raise CourseError(
-                f"{at}: id {who.id!r} cannot name a file: use up to 64 of a-z, A-Z, 0-9, - and _, "
-                f"beginning with a letter or digit"
-            )
-        if who.language not in languages():
-            raise CourseError(
-                f"{at}: language {who.language!r} is not one of the book: choose from "
-                f"{', '.join(languages())}"
-            )
+            fix = "use up to 64 of a-z, A-Z, 0-9, - and _, beginning with a letter or digit"
+            raise CourseError(f"{at}: id {who.id!r} cannot name a file: {fix}")
+        said = f"{at}: language {who.language!r} is not one of the book"
+        choose(who.language, languages(), said)
         # Some file systems do not tell "A7" from "a7".
         first = found.setdefault(who.id.casefold(), (line, who))
         if first[0] != line:
-            raise CourseError(
-                f"{at}: id {who.id!r} is on line {first[0]} already: give each student one line"
-            )
+            said = f"{at}: id {who.id!r} is on line {first[0]} already"
+            raise CourseError(f"{said}: give each student one line")
     return tuple(who for _, who in found.values())
 
 
 def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    at = f"--roll {str(file)!r}"
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise CourseError(f"--roll {str(file)!r} cannot be read: {error.strerror}") from None
+        raise CourseError(f"{at} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise CourseError(
-            f"--roll {str(file)!r}, line {line} is not UTF-8: export the table again as UTF-8"
-        ) from None
+        fix = "export the table again as UTF-8"
+        raise CourseError(f"{at}, line {line} is not UTF-8: {fix}") from None
     lines = csv.reader(io.StringIO(text, newline=""))
     header = [name.strip().casefold() for name in next(lines, [])]
     if "id" not in header or len(set(header)) < len(header):
         raise CourseError(
-            f"--roll {str(file)!r} must begin with a line of different columns, id among them, "
+            f"{at} must begin with a line of different columns, id among them, "
             f"with commas between (got {', '.join(header) or 'an empty file'})"
         )
     for cells in lines:
         if any(cell.strip() for cell in cells):
             if len(cells) != len(header):
-                raise CourseError(
-                    f"--roll {str(file)!r}, line {lines.line_num} has {len(cells)} cells instead "
-                    f"of {len(header)}: put quotes around a cell with a comma"
-                )
+                said = f"{at}, line {lines.line_num} has {len(cells)} cells"
+                fix = "put quotes around a cell with a comma"
+                raise CourseError(f"{said} instead of {len(header)}: {fix}")
             yield lines.line_num, dict(zip(header, (cell.strip() for cell in cells), strict=True))
 
 
 def seed_of(seed: int, id_: str) -> int:
-    """A student's own seed: the same for the same course and id, whoever else is on the roll.
-
-    Parameters
-    ----------
-    seed : of the course.
-    id_ : of the student.
-
-    Examples
-    --------
-    >>> seed_of(7, "s001") == seed_of(7, "s001"), seed_of(7, "s001") == seed_of(8, "s001")
-    (True, False)
-    """
+    """A student's own seed: the same for the same course and id, whoever else is on the roll."""
     return int.from_bytes(sha256(f"{seed}:{id_}".encode()).digest()[:6])
 
 
@@ -132,32 +95,14 @@ def write_sheets(
     keys: Path,
     force: bool = False,
 ) -> tuple[int, int]:
-    """Write a sheet and a key for each student, and the index beside the keys.
+    """Write each student's sheet and key, and the index: how many are new, and how many were there.
 
-    A run that was stopped goes on where it stopped: who is in the index and has both files keeps
-    them. The index keeps those who are no longer on the roll.
-
-    Parameters
-    ----------
-    roll, chosen : whose sheets, and which exercises are on them.
-    seed : of the course.
-    out, keys : the folder of sheets, and that of keys.
-    force : whether to write anew what is there.
-
-    Returns
-    -------
-    How many students have got their files, and how many had them before.
-
-    Raises
-    ------
-    CourseError
-        If keys would lie among the sheets, or a file there is not of this roll and seed.
+    Who is in the index and has both files keeps them, so that a stopped run goes on; who is off the
+    roll stays in the index. Files that are not of this roll and seed are refused.
     """
     if keys.resolve().is_relative_to(out.resolve()):
-        raise CourseError(
-            f"--key {str(keys)!r} lies in the folder of the sheets: the answers need one of their "
-            f"own"
-        )
+        said = f"--key {str(keys)!r} lies in the folder of the sheets"
+        raise CourseError(f"{said}: the answers need one of their own")
     for option, folder in (("--out", out), ("--key", keys)):
         if folder.exists() and not folder.is_dir():
             raise CourseError(f"{option} {str(folder)!r} is a file: with --roll it is a folder")

@@ -13,9 +13,7 @@ from course_press.source.install import first_cell
 
 
 def questions(variants: Sequence[Variant], seed: int, lang: str) -> str:
-    """The notebook that learners get: each question, and a cell that checks an answer. Written in
-    the book's folder, it gets the library where that is missing, as the chapters' notebooks do.
-    """
+    """The notebook that learners get: the library, each question, and a cell that checks it."""
     # A reader's own kernel must speak the sheet's language, or 1,5 would be read as English.
     first = f'import os\n\nos.environ["COURSE_LANG"] = "{lang}"'
     if (root := Path.cwd()).joinpath("_quarto.yml").is_file():
@@ -36,14 +34,9 @@ def _questions(variants: Sequence[Variant], seed: int) -> Iterator[dict[str, Any
     for number, one in enumerate(variants, 1):
         unit = f" ({one.exercise.unit})" if one.exercise.unit else ""
         fixed = f"\n\n*{said['fixed']}*" if one.exercise.few else ""
-        yield text_cell(
-            one.exercise.id,
-            f"## {number}. {plain(one.text('title'))}\n\n"
-            f"{plain(one.text('question'), unit)}{fixed}",
-        )
-        yield code_cell(
-            f"{one.exercise.id}-answer", f'check("{one.exercise.id}", ..., seed={seed})'
-        )
+        id_, asked = one.exercise.id, f"{plain(one.text('question'), unit)}{fixed}"
+        yield text_cell(id_, f"## {number}. {plain(one.text('title'))}\n\n{asked}")
+        yield code_cell(f"{id_}-answer", f'check("{id_}", ..., seed={seed})')
 
 
 def _answers(variants: Sequence[Variant], seed: int) -> Iterator[dict[str, Any]]:
@@ -55,10 +48,5 @@ def _answers(variants: Sequence[Variant], seed: int) -> Iterator[dict[str, Any]]
             f"- {n(group.value, one.exercise.unit, digits=4)}: {plain(one.explained(group))}"
             for group in one.groups
         ]
-        parts = [
-            f"## {number}. {plain(one.text('title'))}",
-            plain(one.text("question")),
-            ours,
-            "\n".join(wrong),
-        ]
-        yield text_cell(one.exercise.id, "\n\n".join(parts))
+        parts = [f"## {number}. {plain(one.text('title'))}", plain(one.text("question")), ours]
+        yield text_cell(one.exercise.id, "\n\n".join([*parts, "\n".join(wrong)]))

@@ -1,14 +1,13 @@
-"""Grades the learner's file of lab 00: says which of a benchmark's usual mistakes it makes, and why
-they matter.
+"""Grades lab 00: which of a benchmark's usual mistakes the learner's makes, and why they matter.
 
-The file runs in a process of its own, first on a simulated machine where every mistake changes the
-answer by a known amount, whatever this computer is busy with; and then, if it makes none, for real.
+It runs on a simulated machine, where each mistake changes the answer by a known amount, whatever
+this computer is busy with; and then, if it makes none, for real.
 """
 
 import secrets
 import time
 from bisect import insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from math import ceil, inf, isclose
 from statistics import median
@@ -38,21 +37,10 @@ FAILURES = {
     "unsupported": "unsupported-measure",
     "not-ready": "events-early",
 }
-SCALES = {
-    1.0: "seconds",
-    1e3: "milliseconds",
-    1e6: "microseconds",
-    1e9: "nanoseconds",
-    1e-3: "kiloseconds",
-}
-UNITS = {
-    1e3: "GFLOP/s",
-    1e6: "MFLOP/s",
-    1e9: "kFLOP/s",
-    1e12: "FLOP/s",
-    1e-3: "PFLOP/s",
-    1e12 / 2**40: "2^40 FLOP/s",
-}
+SCALES = {1.0: "seconds", 1e3: "milliseconds", 1e6: "microseconds", 1e9: "nanoseconds"}
+SCALES[1e-3] = "kiloseconds"
+UNITS = {1e3: "GFLOP/s", 1e6: "MFLOP/s", 1e9: "kFLOP/s", 1e12: "FLOP/s", 1e-3: "PFLOP/s"}
+UNITS[1e12 / 2**40] = "2^40 FLOP/s"
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,19 +130,14 @@ def _own_seconds(own: Learner) -> list[float]:
 
 
 def _outcome(
-    learner: Learner,
-    device: str,
-    size: int,
-    machine: SimulatedMachine | None = None,
-    repeats: int = REPEATS,
+    learner: Learner, device: str, size: int, machine: Any = None, repeats: int = REPEATS
 ) -> Outcome:
     asked = inf
     while (heard := learner.hear(BenchmarkReply))[0].op not in ("done", "failed"):
         reply, payload = heard
         if reply.op == "ready":
-            asked = time.monotonic()
-            question = {"function": "measure", "size": size, "device": device, "repeats": repeats}
-            learner.tell(question)
+            asked, about = time.monotonic(), {"size": size, "device": device, "repeats": repeats}
+            learner.tell({"function": "measure", **about})
             continue
         try:
             if machine is None:
@@ -189,9 +172,9 @@ def _wrong_return(reply: BenchmarkReply, numbers: Mapping[str, float]) -> Text |
 
 def _judged(observed: Iterator[Outcome], session: Session) -> Iterator[Finding]:
     outcomes = list(islice(observed, len(RUNS)))
-    ended = [outcome for outcome in outcomes if not outcome.failure.kind]
-    wrong = next((outcome.wrong_return for outcome in ended if outcome.wrong_return), None)
-    measured = [outcome for outcome in ended if outcome.machine.calls]
+    ended = [one for one in outcomes if not one.failure.kind]
+    wrong = next((one.wrong_return for one in ended if one.wrong_return), None)
+    measured = [one for one in ended if one.machine.calls]
     nothing = ended and not wrong and not measured
     yield "runs", message("no-multiplication") if nothing else _failed(outcomes)
     for outcome in outcomes:
@@ -301,14 +284,15 @@ def _synchronisation(outcome: Outcome) -> Iterator[Finding]:
 
 def _median(outcome: Outcome) -> Text | None:
     reading = _reading(outcome)
-    if not reading and _growing(outcome.machine.event_samples):
-        return message("median-wrong", wrong=message("growing"))
     if not reading:
-        return message("median-of-nothing")
+        # Whether each interval holds the one before it and one product more.
+        calls = [sample.calls for sample in outcome.machine.event_samples]
+        growing = len(calls) > 2 and all(more == less + 1 for less, more in pairwise(calls))
+        wrong = message("growing")
+        return message("median-wrong", wrong=wrong) if growing else message("median-of-nothing")
     kept = reading.samples
     if len(kept) < 3:
-        several = any(sample.calls > 1 for sample in kept)
-        wrong = message("one-interval" if several else "single-run")
+        wrong = message("one-interval" if any(one.calls > 1 for one in kept) else "single-run")
     elif "median" not in reading.statistic:
         wrong = message(f"statistic-{reading.statistic}")
     elif len(kept) < REPEATS - 1:
@@ -316,13 +300,6 @@ def _median(outcome: Outcome) -> Text | None:
     else:
         return None
     return message("median-wrong", wrong=wrong)
-
-
-def _growing(samples: Sequence[Sample]) -> bool:
-    """Whether each interval holds the one before it and one product more."""
-    return len(samples) > 2 and all(
-        after.calls == before.calls + 1 for before, after in pairwise(samples)
-    )
 
 
 def _flops(outcome: Outcome) -> Text | None:
@@ -350,19 +327,18 @@ def _unit(outcome: Outcome) -> Text | None:
     if any(isclose(outcome.tflops, rate, rel_tol=NEAR, abs_tol=CLOSE) for rate in rates):
         return None
     given, wanted = (Amount(rate, digits=6) for rate in (outcome.tflops, rates[0]))
-    why = _other_unit(outcome, rates)
+
+    def near(many: Iterable[float]) -> bool:
+        return any(isclose(outcome.tflops, rate, rel_tol=1e-2) for rate in many)
+
+    moved = [3 * outcome.size**2 * itemsize / outcome.seconds for itemsize in (1, 2, 4, 8)]
+    units = (u for factor, u in UNITS.items() if near(rate * factor for rate in rates))
+    if unit := next(units, None):
+        why = message("unit-other", unit=unit)
+    else:
+        in_bytes = near(rate / one for rate in moved for one in (1, 1e6, 1e9, 1e12))
+        why = message("unit-bytes" if in_bytes else "unit-unknown")
     return message("unit-wrong", given=given, wanted=wanted, why=why)
-
-
-def _other_unit(outcome: Outcome, rates: Sequence[float]) -> Text:
-    for factor, name in UNITS.items():
-        if any(isclose(outcome.tflops, rate * factor, rel_tol=1e-2) for rate in rates):
-            return message("unit-other", unit=name)
-    for itemsize in (1, 2, 4, 8):
-        rate = 3 * outcome.size**2 * itemsize / outcome.seconds
-        if any(isclose(outcome.tflops, rate / one, rel_tol=1e-2) for one in (1, 1e6, 1e9, 1e12)):
-            return message("unit-bytes")
-    return message("unit-unknown")
 
 
 def _here(observed: Iterator[Outcome]) -> Verdict:
@@ -391,14 +367,7 @@ def _here(observed: Iterator[Outcome]) -> Verdict:
 BENCHMARK = Lab(
     name="benchmark",
     criteria=(
-        "runs",
-        "keys",
-        "operands",
-        "warm-up",
-        "synchronisation",
-        "median",
-        "flops",
-        "unit",
+        *("runs", "keys", "operands", "warm-up", "synchronisation", "median", "flops", "unit"),
         "this-computer",
     ),
     scenarios=(*RUNS, HERE),

@@ -1,5 +1,4 @@
-"""Grades the learner's file of lab 02: what is wrong with each program, and which operator shows
-it.
+"""Grades lab 02: what is wrong with each program, and which operator shows it.
 
 The file is read, not run: it holds one dict.
 """
@@ -28,24 +27,14 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Operators that only call others, by the one that does their work.
-WRAPPERS = {
-    "aten::linear": "aten::mm",
-    "aten::matmul": "aten::mm",
-    "aten::contiguous": "aten::copy_",
-    "aten::clone": "aten::copy_",
-    "aten::to": "aten::copy_",
-    "aten::_to_copy": "aten::copy_",
-}
-# The right cause and another that is named for it, where a sentence tells them apart.
-CONFUSED: tuple[tuple[Cause, Cause], ...] = (
-    ("strided-copies", "round-trip"),
-    ("round-trip", "strided-copies"),
-    ("tiny-batches", "none"),
-    ("unfused-chain", "none"),
-    ("none", "tiny-batches"),
-    ("none", "unfused-chain"),
-    ("tiny-batches", "unfused-chain"),
-    ("unfused-chain", "tiny-batches"),
+WRAPPERS = {f"aten::{name}": "aten::copy_" for name in ("contiguous", "clone", "to", "_to_copy")}
+WRAPPERS |= dict.fromkeys(("aten::linear", "aten::matmul"), "aten::mm")
+# The causes that are taken for one another, where a sentence tells them apart.
+CONFUSED = (
+    {"strided-copies", "round-trip"},
+    {"tiny-batches", "none"},
+    {"unfused-chain", "none"},
+    {"tiny-batches", "unfused-chain"},
 )
 
 
@@ -133,7 +122,7 @@ def _wrong(program: Program, cause: str, operator: str) -> Iterator[Text]:
             yield message("cause-misspelled", cause=repr(cause), near=repr(near[0]))
         yield message("cause-unknown", cause=repr(cause), causes=CAUSES)
     if cause != program.cause:
-        told_apart = (program.cause, cause) in CONFUSED
+        told_apart = {program.cause, cause} in CONFUSED
         why = message(f"{program.cause}-not-{cause}" if told_apart else "look")
         yield message("cause-wrong", cause=cause, why=why)
     if not operator:

@@ -67,9 +67,8 @@ def grading(folder: Path) -> Grading | None:
         raise CourseError(f"{folder.name}/lab.toml: grader {found.grader!r} {needs} answers")
     for name, program in found.answers.items():
         if lacking := [lang for lang in languages() if not program.tells.get(lang)]:
-            raise CourseError(
-                f"{folder.name}/lab.toml: answers.{name}.tells has no text in {lacking[0]!r}"
-            )
+            said = f"answers.{name}.tells has no text in {lacking[0]!r}"
+            raise CourseError(f"{folder.name}/lab.toml: {said}")
     return found
 
 

@@ -98,8 +98,7 @@ class Seen(msgspec.Struct, frozen=True):
 class IsolatedCell:
     """What starts a supervisor in a cell, and what proves that it is one.
 
-    Files run in `folder`, and the one of that name outside is not seen; `packages` is where Python
-    finds packages, `readable` what else the cell reads.
+    Files run in `folder`, and the one outside is hidden; `packages` is where Python finds them.
     """
 
     def __init__(self, folder: str, packages: Sequence[str], readable: Sequence[str]) -> None:

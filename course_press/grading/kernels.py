@@ -1,34 +1,28 @@
-"""Grades the kernels of lab 04: what they compute, how far they reach, and what they move.
+"""Grades lab 04: what kernels compute, how far they reach, and what they move.
 
-Triton's interpreter runs them on arrays that nobody knows beforehand, while every byte that they
-load and store is counted. A step is judged until something is wrong with it: what follows from a
-mistake is not told as another one. What a wrong result looks like is made here on purpose: the
-mistake that a learner's result agrees with names the remedy.
+Triton's interpreter runs them on random arrays, and every byte loaded and stored is counted. A step
+is judged up to its first mistake, which is named where a result agrees with one made on purpose.
 """
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from math import ceil, isfinite, prod
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import msgspec
 import numpy as np
 
 from course_lib import ops
 import course_tools
+from course_tools.campaigns.traffic import Launch
 from course_press.grading.lab import Finding, Lab, Session
 from course_press.grading.learner import EndedError, Reply, as_float
 from course_press.grading.verdict import Amount, Text, Value, message
 
 DROPPED = 0.25  # share that dropout drops, such that p, 1 - p and their inverses are told apart
 # By criterion, the function that the learner writes.
-STEPS = {
-    "add": "add",
-    "fused": "bias_gelu_dropout",
-    "softmax": "softmax",
-    "matmul": "matmul",
-    "attention": "attention",
-}
+STEPS = {name: name for name in ("add", "fused", "softmax", "matmul", "attention")}
+STEPS["fused"] = "bias_gelu_dropout"
 # Of the largest value in the exact result: room for the formats, and for both forms of GELU.
 TOLERANCE = {"add": 1e-6, "fused": 4e-3, "softmax": 1e-5, "matmul": 1e-2, "attention": 6e-3}
 # The learner's process has none of the library: it gets this file by its path.
@@ -96,8 +90,7 @@ def sides(step: str, case: Given) -> tuple[int, ...]:
 
 def even(step: str, case: Given) -> bool:
     """Whether the sizes are multiples of the block's."""
-    sizes = zip(case.sizes, sides(step, case), strict=True)
-    return all(size % block == 0 for size, block in sizes)
+    return not any(map(operator.mod, case.sizes, sides(step, case)))
 
 
 def arrays(step: str, case: Given, rng: np.random.Generator, kind: str = "") -> list[np.ndarray]:
@@ -179,9 +172,9 @@ def traffic(step: str, case: Given) -> tuple[float, float]:
 
 def padded(step: str, case: Given) -> float:
     """Bytes where blocks at the edge are counted whole."""
-    sizes = zip(case.sizes, sides(step, case), strict=True)
-    filled = tuple(ceil(size / block) * block for size, block in sizes)
-    return sum(traffic(step, case._replace(sizes=filled)))
+    blocks = sides(step, case)
+    filled = (ceil(size / one) * one for size, one in zip(case.sizes, blocks, strict=True))
+    return sum(traffic(step, case._replace(sizes=tuple(filled))))
 
 
 def hint(step: str, got: np.ndarray, operands: Arrays, case: Given) -> Text | None:
@@ -226,7 +219,7 @@ def _of_fused(wide: Arrays, _: Given) -> Readings:
 def _of_softmax(wide: Arrays, case: Given) -> Readings:
     (x,) = wide
     for scale in (1.0, 0.0):  # of what was summed before: kept as it was, or forgotten
-        top, total, _ = _online(x, x.T, case.blocks[0], total_scale=scale)
+        top, total, _ = _online(x, x.T, case.blocks[0], total=scale)
         yield "hint-rescale", np.asarray(np.exp(x - top) / total)
     yield "hint-not-divided", np.exp(x - x.max(axis=1, keepdims=True))
 
@@ -260,8 +253,8 @@ def _of_attention(wide: Arrays, case: Given) -> Readings:
     yield "hint-scale", softmax(found * root) @ v
     yield "hint-scale", softmax(found / root) @ v
     yield "hint-scale", softmax(found * root * root) @ v
-    for forgets in ({"result_scale": 1.0}, {"total_scale": 1.0}, dict.fromkeys(SCALES, 1.0)):
-        _, total, result = _online(found, v, case.blocks[1], **forgets)
+    for kept in (("result",), ("total",), ("result", "total")):
+        _, total, result = _online(found, v, case.blocks[1], **dict.fromkeys(kept, 1.0))
         yield "hint-rescale", np.asarray(result / total)
     sums = np.exp(found - found.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True)
     yield "hint-not-divided", softmax(found) @ v * sums
@@ -275,16 +268,8 @@ def _of_attention(wide: Arrays, case: Given) -> Readings:
         yield "hint-last-inner", softmax(found[:, :keys]) @ v[:keys]
 
 
-SCALES = ("result_scale", "total_scale")
-
-
 def _online(
-    found: np.ndarray,
-    v: np.ndarray,
-    block: int,
-    *,
-    total_scale: float | None = None,
-    result_scale: float | None = None,
+    found: np.ndarray, v: np.ndarray, block: int, **scales: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Maxima, sums and results block by block, rescaled to the new maximum or by what is given."""
     rows = len(found)
@@ -294,46 +279,28 @@ def _online(
         higher = np.maximum(top, part.max(axis=1, keepdims=True))
         rescale = np.nan_to_num(np.exp(top - higher))
         weight = np.nan_to_num(np.exp(part - higher))
-        total = total * (rescale if total_scale is None else total_scale)
-        result = result * (rescale if result_scale is None else result_scale)
+        total = total * scales.get("total", rescale)
+        result = result * scales.get("result", rescale)
         total = total + weight.sum(axis=1, keepdims=True)
         result = result + weight @ v[start : start + block]
         top = higher
     return top, total, result
 
 
-READINGS: dict[str, Callable[[Arrays, Given], Readings]] = {
-    "add": _of_add,
-    "fused": _of_fused,
-    "softmax": _of_softmax,
-    "matmul": _of_matmul,
-    "attention": _of_attention,
-}
+READINGS: dict[str, Callable[[Arrays, Given], Readings]] = dict(
+    zip(STEPS, (_of_add, _of_fused, _of_softmax, _of_matmul, _of_attention), strict=True)
+)
 
 
-class Moved(msgspec.Struct, frozen=True):
-    """What one launch moved, as `course_tools.campaigns.traffic` counts it."""
-
-    kernel: str
-    programs: int
-    loaded: int
-    stored: int
-    loaded_sectors: int
-    stored_sectors: int
-    overlap: int
-    outside_loaded: int
-    outside_stored: int
-
-
-class Called(msgspec.Struct, frozen=True):
+class Called(NamedTuple):
     """An operator of torch, and the learner's line that called it."""
 
     name: str
     line: int
 
-    def about(self, run: "Run") -> dict[str, Value]:
+    def told(self, key: str, call: str) -> Text:
         """What is told of it."""
-        return {"call": run.call, "what": f"torch: {self.name}", "line": str(self.line)}
+        return message(key, call=call, what=f"torch: {self.name}", line=str(self.line))
 
 
 class KernelReply(Reply):
@@ -342,7 +309,7 @@ class KernelReply(Reply):
     number: str = ""
     shape: tuple[int, ...] = ()
     dtype: str = ""
-    launches: tuple[Moved, ...] = ()
+    launches: tuple[Launch, ...] = ()
     calls: tuple[Called, ...] = ()
     # Whether something but a kernel wrote what one was given, or what came back.
     changed: bool = False
@@ -356,7 +323,7 @@ class KernelResult(NamedTuple):
     kind: str = ""
     why: Text | None = None
     values: Any = None
-    launches: Sequence[Moved] = ()
+    launches: Sequence[Launch] = ()
     calls: Sequence[Called] = ()
 
     def total(self, field: str) -> int:
@@ -378,9 +345,7 @@ class Run:
         self, case: Given, operands: Arrays, *, seed: int = 1, apart: bool = False
     ) -> KernelResult:
         """Call the learner's function."""
-        about = [
-            {"dtype": str(one.dtype), "shape": list(one.shape), "apart": apart} for one in operands
-        ]
+        about = [{"dtype": str(x.dtype), "shape": [*x.shape], "apart": apart} for x in operands]
         named = self._named(case)
         if self.step == "fused":
             named |= {"p": DROPPED, "seed": seed}
@@ -461,8 +426,7 @@ def _findings(run: Run) -> Iterator[tuple[str, Text | None]]:
         return
     yield "runs", None if first.kind == "changed" else first.why
     for one in first.calls:
-        key = "own-copies" if one.name in COPIES else "own-torch"
-        yield "own", message(key, **one.about(run))
+        yield "own", one.told("own-copies" if one.name in COPIES else "own-torch", run.call)
     yield "own", first.why if first.launches else message("own-no-kernel", call=run.call)
     asked = {0: first}
     for number, case in enumerate(calls):
@@ -479,17 +443,17 @@ def _findings(run: Run) -> Iterator[tuple[str, Text | None]]:
     # Arrays that do not lie in one piece are to be read as they lie.
     result = run.ask(first.case, first.operands, apart=True)
     for one in result.calls:
-        yield "strides", message("strides-copied", **one.about(run))
+        yield "strides", one.told("strides-copied", run.call)
     if result.why:
         yield "strides", message("strides-failed", call=run.call, why=result.why)
     astray = _wrong(run, result) or result.total("outside_loaded")
     yield "strides", message("strides-wrong", call=run.call) if astray else None
     for result in asked.values():
-        about = {"call": run.call, "size": result.case.shown}
+        about: dict[str, Value] = {"call": run.call, "size": result.case.shown}
         for launch in result.launches:
             if launch.overlap:
-                count = launch.overlap
-                yield "overlap", message("overlap-wrong", **about, code=launch.kernel, count=count)
+                about |= {"code": launch.kernel, "count": launch.overlap}
+                yield "overlap", message("overlap-wrong", **about)
         yield "overlap", None
     yield from (("bytes", why) for result in asked.values() for why in _bytes(run, result))
     yield from (("formula", _formula(run, result)) for result in asked.values())
@@ -556,8 +520,8 @@ def _shapes(run: Run, result: KernelResult) -> Text | None:
     about: dict[str, Value] = {"call": run.call, "size": case.shown, "block": str(case.block)}
     if result.why:
         return message("shapes-failed", **about, why=result.why)
-    for key, field in (("outside-loaded", "outside_loaded"), ("outside-stored", "outside_stored")):
-        if count := result.total(field):
+    for key in ("outside-loaded", "outside-stored"):
+        if count := result.total(key.replace("-", "_")):
             return message(key, **about, count=count)
     if result.total("stored") < result.values.size * result.operands[0].itemsize:
         return message("last-block", **about)
@@ -606,19 +570,18 @@ def _formula(run: Run, result: KernelResult) -> Text | None:
     if isinstance(given, Text):
         return given
     loaded, stored = result.total("loaded"), result.total("stored")
-    counted = loaded + stored
-    if given == counted:
+    if given == (both := loaded + stored):
         return None
     size = 4 if run.step in ("add", "softmax") else 2
     readings = {
         "formula-store": loaded,
-        "formula-elements": counted / size,
+        "formula-elements": both / size,
         "formula-padded": padded(run.step, result.case),
         "formula-once": float(ops.blocked(run.step, result.case.sizes).bytes),
     }
     why = message(next((key for key, one in readings.items() if given == one), "formula-else"))
     about: dict[str, Value] = {"call": f"{STEPS[run.step]}_bytes", "size": result.case.shown}
-    return message("formula-wrong", **about, given=given, counted=counted, why=why)
+    return message("formula-wrong", **about, given=given, counted=both, why=why)
 
 
 KERNELS = Lab(

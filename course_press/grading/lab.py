@@ -1,6 +1,4 @@
-"""How a learner's file is graded, whatever the lab: it is observed in one scenario after another,
-each criterion is judged by what was observed, and its first failure is what is told.
-"""
+"""How any lab's file is graded: observed by scenarios, judged by criteria, first failures told."""
 
 import contextlib
 import secrets
@@ -65,14 +63,7 @@ class Lab(NamedTuple):
         limit: float | None = None,
         supervisor: Supervisor | None = None,
     ) -> list[Verdict]:
-        """One verdict a criterion, but of those that cannot be judged; a supervisor that is given
-        serves many files.
-
-        Raises
-        ------
-        CourseError
-            If a package is missing that the lab needs.
-        """
+        """A verdict by each criterion that can be judged; a given supervisor serves many files."""
         with contextlib.ExitStack() as stack:
             supervisors = [supervisor] if supervisor else self._started(stack)
             self.check(supervisors)

@@ -1,20 +1,17 @@
-"""A learner's file: found, run in a bounded process of its own, and told apart from what the grader
-knows.
+"""A learner's file: found, run in a bounded process of its own, and told apart from what is known.
 
-The file's process gets a copy of the file in a folder of its own, an environment without secrets,
-and a socket. It gets no module of this press but those of the sandbox runtime, no other submission
-on its path, and no place to write a verdict to: it answers with observations, and the grader judges
-them. Processes, memory, the size of a file and time are limited, and what it started is ended.
+The process gets a copy of the file in a folder of its own, an environment without secrets, and a
+socket; no module of this press but the sandbox's, no other submission on its path, and no place to
+write a verdict to: it answers with observations, and the grader judges them. Processes, memory, the
+size of a file and time are limited, and what it started is ended.
 
 That keeps an honest mistake from taking the computer with it, and a careless cheat from passing. It
-is no sandbox: the file runs with the rights of whoever grades it, and can read what that person can
-read, write there, use the network, and end that person's processes, this grader among them. Inside
+is no sandbox: the file has the rights of whoever grades it, and could end this grader. Inside
 `course_press.grading.isolated` it runs in a cell instead, and can do none of that.
 
-Either way, a file that imitates what the runtime sends can say that it multiplied random numbers,
-and wait as long as that takes: what happens in a process nobody else can know, and no grader mends
-that. On macOS, where there is no /proc and no cell, memory and processes are not counted, and a
-process that leaves its session outlives the grading.
+Either way, a file that imitates the runtime can say that it multiplied random numbers, and wait as
+long as that takes: no grader mends that. On macOS, without /proc and cells, memory and processes
+are not counted, and a process that leaves its session outlives the grading.
 """
 
 import contextlib
@@ -170,12 +167,10 @@ class Learner:
 
 
 class Supervisor:
-    """Starts learners' processes, one folder each; leaving it ends them and everything that they
-    started.
+    """Starts learners' processes, one folder each; leaving it ends them and all that they started.
 
-    They find the packages of `preload` imported; `missing` says which could not be, and why.
-    `environment` has variables that packages look at when they are imported, `readable` files of
-    the library that jobs need.
+    They find `preload` imported, `missing` says what could not be, and why; `environment` is what
+    packages look at when they are imported, `readable` files that jobs need.
     """
 
     def __init__(

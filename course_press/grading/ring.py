@@ -1,15 +1,14 @@
-"""Grades the learner's file of lab 01: an all-reduce from send and receive, in a few processes on
-this computer's CPU, whose messages are carried and counted here.
+"""Grades lab 01: an all-reduce in a few processes, whose messages are carried and counted here.
 
-Rank r starts from 16^r, so that the digits of a result tell which ranks were counted in it, and how
-often: that is what tells one mistake from another.
+Rank r starts from 16^r: the digits of a result tell which ranks were counted in it, how often, and
+so one mistake from another.
 """
 
 import re
 import secrets
 import select
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import isclose, isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,14 +64,9 @@ class StoppedError(Exception):
 
     world = 0
 
-    def __init__(
-        self,
-        *,
-        failed: dict[int, tuple[str, Text]] | None = None,
-        waiting: dict[int, int] | None = None,
-    ) -> None:
+    def __init__(self, failed: dict[int, tuple[str, Text]], waiting: dict[int, int]) -> None:
         super().__init__()
-        self.failed, self.waiting = failed or {}, waiting or {}
+        self.failed, self.waiting = failed, waiting
 
 
 class RingReply(Reply):
@@ -103,7 +97,7 @@ class _Rank:
         self.sent, self.receivers = 0, set[int]()
         self.ended: int = 0
         self.result = b""
-        self.unfit: Mapping[str, Value] = {}  # of what came last and did not fit
+        self.unfit: dict[str, Value] = {}  # of what came last and did not fit
 
 
 class Ring:
@@ -124,14 +118,10 @@ class Ring:
             rank.begin()
             rank.learner.tell({"id": number}, handed)
         self._until_done()
-        results = [
-            np.frombuffer(rank.result[: len(rank.result) // 4 * 4], np.float32)
-            for rank in self.ranks
-        ]
-        return [
-            one.astype(np.float64) if len(one) == len(operands[0]) else operands[0] * np.nan
-            for one in results
-        ]
+        whole = [rank.result[: len(rank.result) // 4 * 4] for rank in self.ranks]
+        results = [np.frombuffer(one, np.float32).astype(np.float64) for one in whole]
+        first = operands[0]
+        return [one if len(one) == len(first) else first * np.nan for one in results]
 
     def errors(self, count: int) -> list[float]:
         """Each rank's largest error of a sum of random numbers, over the largest sum."""
@@ -158,15 +148,14 @@ class Ring:
             now = time.monotonic()
             stuck = not readable and now - quiet > STUCK and all(rank.waits for rank in left)
             if stuck or now > end:
-                waiting = {
-                    self.ranks.index(rank): next(iter(rank.waits.values()), 0)
-                    or rank.learner.stands()
-                    for rank in left
-                }
-                raise StoppedError(waiting=waiting)
+                waiting = {}
+                for rank in left:
+                    line = next(iter(rank.waits.values()), 0) or rank.learner.stands()
+                    waiting[self.ranks.index(rank)] = line
+                raise StoppedError({}, waiting)
 
     def _failed(self, rank: _Rank, kind: str, why: Text) -> StoppedError:
-        return StoppedError(failed={self.ranks.index(rank): (kind, why)})
+        return StoppedError({self.ranks.index(rank): (kind, why)}, {})
 
     def _take(self, number: int, rank: _Rank, reply: RingReply, payload: bytes) -> None:
         if reply.op == "failed":
@@ -204,12 +193,8 @@ class Ring:
             sender, sent, dtype, payload = found
             rank.done[id_] = {"id": id_, "from": sender}, payload
             if len(payload) != wanted.bytes or dtype != wanted.dtype:
-                came: dict[str, Value] = {
-                    "came": len(payload),
-                    "came_format": dtype,
-                    "sender": sender,
-                }
-                rank.unfit = {**came, "holds": wanted.bytes, "holds_format": wanted.dtype}
+                rank.unfit = {"came": len(payload), "came_format": dtype, "sender": sender}
+                rank.unfit |= {"holds": wanted.bytes, "holds_format": wanted.dtype}
                 rank.done[id_] = {"id": id_, "unfit": True}, b""
             self._answer(rank)
             self.ranks[sender].done[sent] = {"id": sent}, b""
@@ -240,10 +225,8 @@ def _observed(session: Session, world: int) -> list[RankOutcome]:
         except StoppedError as stopped:
             whys = {rank: why for rank, (_, why) in stopped.failed.items()}
     return [
-        RankOutcome(
-            world, rank, one.tolist(), even[rank], uneven[rank], whys.get(rank), *sent[rank]
-        )
-        for rank, one in enumerate(counted)
+        RankOutcome(world, i, one.tolist(), even[i], uneven[i], whys.get(i), *sent[i])
+        for i, one in enumerate(counted)
     ]
 
 
@@ -292,23 +275,18 @@ def _stopped(stopped: StoppedError, session: Session) -> Iterator[Finding]:
 def _waiting(path: Path, stood: dict[int, int], limit: float) -> Text:
     """What the ranks that never ended were waiting in: each one's last line of the file."""
     source = path.read_text(encoding="utf-8").splitlines()
-    at = {
-        rank: (line, source[line - 1].strip())
-        for rank, line in stood.items()
-        if 0 < line <= len(source)
-    }
+    at = {rank: line for rank, line in sorted(stood.items()) if 0 < line <= len(source)}
     if not at:
         return message("none-ended", limit=Amount(limit, "s"))
+    lines = {rank: source[line - 1].strip() for rank, line in at.items()}
     places = [
-        message("waits-in", rank=rank, line=str(number), code=repr(line))
-        for rank, (number, line) in sorted(at.items())
+        message("waits-in", rank=rank, line=str(at[rank]), code=repr(line))
+        for rank, line in lines.items()
     ]
-    why = "unmatched"
-    for call, key in (("send", "all-send"), ("recv", "all-receive")):
-        if all(re.search(rf"\b{call}\(", line) for _, line in at.values()):
-            why = key
-            break
-    return message("waiting", limit=Amount(limit, "s"), places=places, why=message(why))
+    calls = {"all-send": r"\bsend\(", "all-receive": r"\brecv\("}
+    every = (k for k, call in calls.items() if all(re.search(call, x) for x in lines.values()))
+    why = message(next(every, "unmatched"))
+    return message("waiting", limit=Amount(limit, "s"), places=places, why=why)
 
 
 def _sum(outcomes: Sequence[RankOutcome]) -> Iterator[Text]:
@@ -322,15 +300,10 @@ def _sum(outcomes: Sequence[RankOutcome]) -> Iterator[Text]:
         yield message("sum-unchanged", world=world)
     if all(isclose(value, full / world, rel_tol=1e-9) for value in values):
         yield message("sum-average", world=world)
-    whole = [
-        [
-            set(outcome.counted[at : at + PER_RANK]) <= {full}
-            for at in range(0, world * PER_RANK, PER_RANK)
-        ]
-        for outcome in outcomes
-    ]
-    if all(sum(chunks) == 1 for chunks in whole):
-        where = enumerate(chunks.index(True) for chunks in whole)
+    counts = np.reshape([outcome.counted for outcome in outcomes], (-1, world, PER_RANK))
+    whole = (counts == full).all(axis=2)  # by rank and chunk
+    if (whole.sum(axis=1) == 1).all():
+        where = enumerate(whole.argmax(axis=1).tolist())
         have = [message("has-chunk", rank=rank, chunk=chunk) for rank, chunk in where]
         yield message("sum-scattered", world=world, have=have)
     if not all(map(isfinite, values)):
@@ -338,17 +311,14 @@ def _sum(outcomes: Sequence[RankOutcome]) -> Iterator[Text]:
     for outcome in outcomes:
         for i, value in enumerate(outcome.counted):
             if value != full and value == int(value) and 0 <= value < BASE**world:
-                yield _miscounted(outcome.rank, i // PER_RANK, int(value), world)
+                times = [int(value) // BASE**other % BASE for other in range(world)]
+                odd = next(other for other, count in enumerate(times) if count != 1)
+                key = "sum-repeated" if times[odd] else "sum-left-out"
+                about = {"world": world, "chunk": i // PER_RANK, "rank": outcome.rank}
+                remedy = message("chunk-indices")
+                yield message(key, **about, other=odd, times=times[odd], remedy=remedy)
     worst = max(outcomes, key=lambda outcome: outcome.even)
     yield message("sum-astray", world=world, rank=worst.rank)
-
-
-def _miscounted(rank: int, chunk: int, value: int, world: int) -> Text:
-    times = [value // BASE**other % BASE for other in range(world)]
-    odd = next(other for other, count in enumerate(times) if count != 1)
-    about: dict[str, Value] = {"world": world, "chunk": chunk, "rank": rank, "other": odd}
-    key = "sum-repeated" if times[odd] else "sum-left-out"
-    return message(key, **about, times=times[odd], remedy=message("chunk-indices"))
 
 
 def _uneven(outcomes: Sequence[RankOutcome]) -> Text | None:

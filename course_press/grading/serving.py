@@ -1,5 +1,4 @@
-"""Grades the learner's file of lab 03: what an engine's steps take, what it does with the requests
-that come to it, and what users feel of that.
+"""Grades lab 03: what an engine's steps take, what it does with requests, and what users feel.
 
 Each function is judged by numbers that the file has not seen. A wrong result is compared with what
 each known slip gives: the first that agrees is what is told, by the key of its sentence.
@@ -154,9 +153,7 @@ def _sizes(
     reading = {"loop-prompts-unread": running, "loop-decode-unread": new}.get(slip, running + new)
     grown = 0 if slip == "loop-cache-frozen" else 1
     less = 1 if slip == "loop-seen-before" else 0
-    seen = sum(
-        requests[i].prompt + grown * made[i] - (less if i in running else 0) for i in reading
-    )
+    seen = sum(requests[i].prompt + grown * made[i] - less * (i in running) for i in reading)
     if slip == "loop-cache-whole":
         seen = sum(requests[i].prompt + requests[i].output for i in reading)
     return decoding + prompts, seen
@@ -170,9 +167,7 @@ def drawn_requests(rng: np.random.Generator) -> tuple[list[Arriving], Constants,
     prompts, outputs = rng.integers(20, 121, many), rng.integers(2, 25, many)
     outputs[[3, 17]] = 1
     columns = np.cumsum(between).tolist(), prompts.tolist(), outputs.tolist()
-    fixed, token, read = (
-        float(rng.uniform(low, high)) for low, high in ((2e-3, 4e-3), (1e-4, 2e-4), (2e-6, 5e-6))
-    )
+    fixed, token, read = rng.uniform((2e-3, 1e-4, 2e-6), (4e-3, 2e-4, 5e-6)).tolist()
     requests = [Arriving(*one) for one in zip(*columns, strict=True)]
     return requests, (fixed, token, read), 5, 160
 
@@ -252,9 +247,8 @@ def _rates(served: Served) -> list[tuple[str, float]]:
 def _percentiles(name: str, share: int, served: Served) -> list[tuple[str, float]]:
     """Values that slips give for a percentile, with what is told of each."""
     times = TIMES[name](served)
-    wrong = [
-        (key, of(served)) for key, of in (TTFT_SLIPS.items() if name == "ttft" else TPOT_SLIPS)
-    ]
+    slips = [*TTFT_SLIPS.items()] if name == "ttft" else TPOT_SLIPS
+    wrong = [(key, of(served)) for key, of in slips]
     if name == "tpot":
         # The last of them is right where requests of one token are left out.
         wrong += [(key, of(_several(served))) for key, of in TPOT_SLIPS[:-1]]
@@ -296,10 +290,7 @@ def drawn_times(rng: np.random.Generator) -> Served:
     last = first + (output - 1) * rng.uniform(0.005, 0.05, many)
     prompt = rng.integers(20, 400, many)
     columns = (one.tolist() for one in (arrived, prompt, output, begun, first, last))
-    return [
-        (Arriving(came, asked, made), (joined, early, late))
-        for came, asked, made, joined, early, late in zip(*columns, strict=True)
-    ]
+    return [(Arriving(*one[:3]), one[3:]) for one in zip(*columns, strict=True)]
 
 
 class ServingReply(Reply):
@@ -402,9 +393,8 @@ def _fit_slip(found: np.ndarray, constants: np.ndarray, steps: np.ndarray) -> st
 def _step(functions: CalledFunctions) -> Iterator[Text]:
     constants = drawn_requests(functions.rng)[1]
     sizes = [(1, 300), (8, 4100), (130, 2700), (64, 64)]
-    found = [
-        functions.number("step_seconds", constants=constants, tokens=n, seen=s) for n, s in sizes
-    ]
+    given = [{"constants": constants, "tokens": n, "seen": seen} for n, seen in sizes]
+    found = [functions.number("step_seconds", **one) for one in given]
     wanted = [step_seconds(constants, *size) for size in sizes]
     slips = {key: [of(constants, *size) for size in sizes] for key, of in STEP_SLIPS.items()}
     for size, one, due in zip(sizes, found, wanted, strict=True):
@@ -422,10 +412,9 @@ def _admission(functions: CalledFunctions) -> Iterator[Text]:
     for case, one in zip(cases, found, strict=True):
         if one != (due := admit(*case)):
             why = next((key for key in reversed(slips) if found == slips[key]), "admit-else")
-            about: dict[str, Value] = dict(
-                zip(("running", "most", "budget"), case[1:], strict=True)
-            )
-            about |= {"given": one, "wanted": due, "prompts": [str(each) for each in case[0]]}
+            prompts, running, most, budget = case
+            about: dict[str, Value] = {"running": running, "most": most, "budget": budget}
+            about |= {"given": one, "wanted": due, "prompts": [str(each) for each in prompts]}
             yield message("admission-wrong", **about, why=message(why))
 
 
@@ -451,8 +440,8 @@ def _crowds(rng: np.random.Generator) -> list[tuple[list[int], int, int, int]]:
 
 def _loop(functions: CalledFunctions) -> Iterator[Text]:
     requests, constants, most, budget = drawn_requests(functions.rng)
-    limits = {"max_num_seqs": most, "max_num_batched_tokens": budget}
-    about: dict[str, Any] = {"requests": requests, "constants": constants, **limits}
+    about: dict[str, Any] = {"requests": requests, "constants": constants}
+    about |= {"max_num_seqs": most, "max_num_batched_tokens": budget}
     found = functions.numbers("serve", len(requests), 3, **about)
     wanted = np.array(serve(requests, constants, most, budget))
     for number, column in np.argwhere(~np.isclose(found, wanted, rtol=NEAR, atol=0)).tolist():

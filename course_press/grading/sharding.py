@@ -1,8 +1,7 @@
-"""Grades the learner's file of lab 05: one layer, cut over eight devices in seven ways.
+"""Grades lab 05: one layer, cut over eight devices in seven ways, compiled and run.
 
-Its programs are compiled and run, and each task is judged by one criterion after another, up to the
-first that it fails. A cause comes before its consequences: where a weight lies whole on every
-device, say, the collectives are wrong too, and nobody needs to hear of those.
+Each task is judged up to the first criterion that it fails: a cause comes before its consequences,
+as where a weight lies whole on every device, and the collectives are wrong too.
 """
 
 import re
@@ -55,10 +54,8 @@ class Task(NamedTuple):
 
     def part(self, array: str, mesh: Mapping[str, int] | None = None) -> tuple[int, ...]:
         """Sizes of what one device holds of it, also on another mesh."""
-        cut, devices = self.cut.get(array, {}), mesh or self.mesh
-        return tuple(
-            SIZES[size] // devices.get(cut.get(size, ""), 1) for size in self.arrays[array]
-        )
+        cut, devices, sizes = self.cut.get(array, {}), mesh or self.mesh, self.arrays[array]
+        return tuple(SIZES[size] // devices.get(cut.get(size, ""), 1) for size in sizes)
 
     def bytes(self, shape: Sequence[int]) -> int:
         """Of an array in bf16."""
@@ -391,12 +388,9 @@ def wrong_traffic(trial: Trial, found: Sequence[hlo.CompiledCollective]) -> Iter
 
 
 def _listed(exchanged: Exchanged) -> Sequence[Text | str]:
-    parts = [
-        message("exchange", collective=kind, group=group, bytes=size)
-        for (kind, group), size in sorted(exchanged.items())
-        if size
-    ]
-    return parts or [message("nothing")]
+    parts = ((*key, size) for key, size in sorted(exchanged.items()) if size)
+    texts = [message("exchange", collective=k, group=group, bytes=b) for k, group, b in parts]
+    return texts or [message("nothing")]
 
 
 def _cut_otherwise(trial: Trial) -> Iterator[Text]:
@@ -448,12 +442,10 @@ def _findings(trial: Trial) -> Iterator[tuple[str, Iterator[Text] | Verdict]]:
         if time <= TARGET:
             yield "target", Verdict("target", True, message("target-right", **about))
             return
-        parts = [
-            message(
-                "exchange-takes", **_about(one), group=one.group, time=Amount(seconds([one]), "s")
-            )
-            for one in predicted
-        ]
+        parts = []
+        for one in predicted:
+            takes = {**_about(one), "group": one.group, "time": Amount(seconds([one]), "s")}
+            parts.append(message("exchange-takes", **takes))
         yield "target", iter([message("target-missed", **about, parts=parts)])
 
 
@@ -488,16 +480,12 @@ def _devices(trial: Trial) -> Iterator[Text]:
     if all(part is None or tuple(part) == task.shape(array) for array, part in held.items()):
         array, (size, axis) = next((one, next(iter(cut.items()))) for one, cut in task.cut.items())
         yield message("devices-idle", array=array, size=size, axis=axis)
-    if task.large:
-        own = _pieces(trial, "x", "B") * _pieces(trial, "w1", "F")
-        if own < DEVICES:
-            yield message("devices-share", own=own, most=DEVICES)
-
-
-def _pieces(trial: Trial, array: str, size: str) -> int:
-    """Into how many pieces a size of an array is cut."""
-    part, place = trial.held[array], trial.task.inputs[array].index(size)
-    return trial.task.shape(array)[place] // part[place] if part else 1
+    own = 1  # pieces into which the work is cut
+    for array, size in (("x", "B"), ("w1", "F")) if task.large else ():
+        part, place = held[array], task.inputs[array].index(size)
+        own *= task.shape(array)[place] // part[place] if part else 1
+    if task.large and own < DEVICES:
+        yield message("devices-share", own=own, most=DEVICES)
 
 
 def _shards(trial: Trial) -> Iterator[Text]:

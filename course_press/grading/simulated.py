@@ -1,9 +1,7 @@
-"""A machine on paper: a clock that only work moves, for a torch and a NumPy whose matmuls take
-known, repeatable time.
+"""A machine on paper: a clock that only work moves, for a torch and a NumPy of known times.
 
-Code under test imports them as the real ones. The first multiplication of a kind is slow, one in
-eleven is an outlier, and the simulated GPU works on after a call returns, so that a benchmark's
-mistakes change its answer by an amount known beforehand.
+The first product of a kind is slow, one in eleven is an outlier, and the GPU works on after a call
+returns, so that a benchmark's mistakes change its answer by an amount known beforehand.
 """
 
 import secrets

@@ -1,7 +1,4 @@
-"""What a grader says: the key of a sentence and what it leaves open, put into words when shown.
-
-The sentences are in `messages.<language>.toml`, so one grading can be read in every language.
-"""
+"""What a grader says: the key of a sentence of `messages.<language>.toml`, and its open values."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,6 @@
 """Runs a lab on a rented GPU, by SkyPilot."""
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -14,7 +15,7 @@ import yaml
 from course_lib import CourseError, specs
 from course_lib.bench import record, results, rows
 from course_press.labs.run import LOCAL, amount, folder
-from course_press.source.errors import MissingError
+from course_press.source.errors import MissingError, choose
 
 # The GPUs that a lab may rent: the chip, and what SkyPilot calls it at each cloud. Nothing else is
 # asked of a cloud.
@@ -43,17 +44,8 @@ KEYS = {
 }
 # What of the book the rented machine needs besides the lab; nothing else leaves this computer.
 UPLOADED = (
-    "pyproject.toml",
-    "constraints.txt",
-    "hashes.txt",
-    "README.md",
-    "LICENSE",
-    "LICENSE-text",
-    "course_lib",
-    "course_tools",
-    "course_book",
-    "course_press",
-    "labs/rented.sh",
+    *("pyproject.toml", "constraints.txt", "hashes.txt", "README.md", "LICENSE", "LICENSE-text"),
+    *("course_lib", "course_tools", "course_book", "course_press", "labs/rented.sh"),
 )
 
 
@@ -86,49 +78,23 @@ def plan(
     max_cost: float,
     usd_per_hour: float | None = None,
 ) -> Plan:
-    """The task for a rented machine, and what it will cost by the newest dated price of its chip at
-    that provider.
-
-    Parameters
-    ----------
-    root : the book's folder.
-    number : of the lab.
-    gpu, cloud : keys of `GPUS` and `CLOUDS`.
-    budget : s for all measurements.
-    max_cost : USD that the whole may cost.
-    usd_per_hour : what the provider asks, for one of which no dated price is known.
-
-    Raises
-    ------
-    CourseError
-        If the GPU or the cloud is not one of ours, no price is known, or the cost is above
-        `max_cost`.
-    """
+    """The task for a rented machine, and its cost by the newest dated price at that provider."""
     amount("--budget", budget, least=1)
     amount("--max-cost", max_cost)
-    if gpu not in GPUS:
-        raise CourseError(
-            f"--gpu {gpu!r} is not one that the lab rents: choose from {', '.join(GPUS)}"
-        )
+    choose(gpu, GPUS, f"--gpu {gpu!r} is not one that the lab rents")
     chip, names = GPUS[gpu]
-    if cloud not in names:
-        raise CourseError(
-            f"--cloud {cloud!r} does not rent out one {gpu}: choose from {', '.join(names)}"
-        )
+    choose(cloud, names, f"--cloud {cloud!r} does not rent out one {gpu}")
     file = folder(root, number) / "cloud.yaml"
     if not file.is_file():
-        raise CourseError(
-            f"lab {number!r} has no task for a rented GPU: its page shows how to rent by hand"
-        )
+        said = f"lab {number!r} has no task for a rented GPU"
+        raise CourseError(f"{said}: its page shows how to rent by hand")
     price = _price(gpu, chip, CLOUDS[cloud], usd_per_hour)
     minutes = OVERHEAD + budget / 60
     ceiling = int(max_cost / (minutes / 60) * 100) / 100
     usd = price.usd_per_hour * minutes / 60
     if usd > max_cost:
-        raise CourseError(
-            f"--max-cost {max_cost:g} is below the {usd:.2f} USD that this would cost: "
-            f"raise it, or choose another GPU"
-        )
+        said = f"--max-cost {max_cost:g} is below the {usd:.2f} USD that this would cost"
+        raise CourseError(f"{said}: raise it, or choose another GPU")
     text = file.read_text(encoding="utf-8")
     filled = {
         "gpu": names[cloud],
@@ -145,13 +111,8 @@ def plan(
 
 def _price(gpu: str, chip: str, provider: str, usd_per_hour: float | None) -> specs.Price:
     if usd_per_hour is not None:
-        return specs.Price(
-            chip,
-            provider,
-            amount("--usd-per-hour", usd_per_hour),
-            f"{datetime.now(UTC):%Y-%m-%d}",
-            "as given",
-        )
+        usd, today = amount("--usd-per-hour", usd_per_hour), f"{datetime.now(UTC):%Y-%m-%d}"
+        return specs.Price(chip, provider, usd, today, "as given")
     quoted = [price for price in specs.quotes(chip) if price.provider == provider]
     if not quoted:
         said = f"--gpu {gpu!r} has no dated price at {provider} in data/prices.csv"
@@ -166,22 +127,13 @@ def shown(made: Plan) -> str:
 
 
 def launch(root: Path, number: str, made: Plan) -> Path:
-    """Rent the machine, run the lab there, merge the rows with those that are here, and give the
-    machine back.
+    """Rent the machine, run the lab there, merge its rows with those here, and give it back.
 
-    Raises
-    ------
-    MissingError
-        If SkyPilot is not installed.
-    CourseError
-        If renting, running or copying fails; the machine is given back all the same, and what it
-        had measured is kept. If giving it back fails, with the command to do it by hand.
+    It is given back whatever fails; where that fails, with the command to do it by hand.
     """
     if not shutil.which("sky"):
-        raise MissingError(
-            "sky is not on PATH: pip install -e '.[cloud]', then sky check; or rent by "
-            "hand, as the lab's page shows"
-        )
+        get = "pip install -e '.[cloud]', then sky check; or rent by hand, as the lab's page shows"
+        raise MissingError(f"sky is not on PATH: {get}")
     lab, cluster = folder(root, number), f"rooflines-lab-{number.zfill(2)}"
     inside = (lab / LOCAL).relative_to(root)
     with tempfile.TemporaryDirectory() as place:
@@ -201,7 +153,8 @@ def launch(root: Path, number: str, made: Plan) -> Path:
             kept = _merge(back, lab / LOCAL, f"{made.gpu}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
         finally:
             # Whatever happened, nothing rented is left running.
-            if not any(_down(cluster) for _ in range(2)):
+            down = ["sky", "down", "--yes", cluster]
+            if all(subprocess.run(down, check=False).returncode for _ in range(2)):
                 left = (
                     f"sky down failed: the rented machine {cluster} may run on, at "
                     f"{made.price.usd_per_hour:g} USD an hour. Give it back by hand: sky down "
@@ -219,32 +172,19 @@ def launch(root: Path, number: str, made: Plan) -> Path:
     return lab / LOCAL
 
 
-def _down(cluster: str) -> bool:
-    return subprocess.run(["sky", "down", "--yes", cluster], check=False).returncode == 0
-
-
 def _stage(root: Path, lab: Path, book: Path) -> None:
-    """Copy what the rented machine needs into a folder of its own: no history, no file that git
-    does not track.
-    """
+    """Copy what the rented machine needs: what git tracks, without history."""
     wanted = (*UPLOADED, lab.relative_to(root).as_posix())
     asked = ["git", "-C", str(root), "ls-files", "-z", "--", *wanted]
     listed = subprocess.run(asked, capture_output=True, text=True, check=False)
     if listed.returncode == 0 and listed.stdout:
         names = [Path(name) for name in listed.stdout.split("\0") if name]
     else:  # not a clone: a downloaded archive
-        found = (
-            path
-            for name in wanted
-            for path in ((root / name).rglob("*") if (root / name).is_dir() else [root / name])
-        )
-        names = [path.relative_to(root) for path in found if path.is_file()]
-        names = [
-            name
-            for name in names
-            if not any(part.startswith(".") or part == "__pycache__" for part in name.parts)
-        ]
-        names = [name for name in names if not (root / name).is_relative_to(lab / LOCAL)]
+        found = [path for name in wanted for path in (root / name, *(root / name).rglob("*"))]
+        found = [one for one in found if one.is_file() and not one.is_relative_to(lab / LOCAL)]
+        hidden = re.compile(r"(^|/)(\.|__pycache__/)")
+        names = [path.relative_to(root) for path in found]
+        names = [name for name in names if not hidden.search(name.as_posix())]
     # The rows that are here go along: the run goes on where the last one stopped.
     rows = (lab / LOCAL / "results.csv").relative_to(root)
     for name in (*names, rows):
@@ -254,17 +194,13 @@ def _stage(root: Path, lab: Path, book: Path) -> None:
 
 
 def _merge(back: Path, local: Path, prefix: str) -> int:
-    """Append the rows that came back and are not here yet, and put the other files beside ours; how
-    many rows were new.
-    """
+    """Append the rows that are not here yet, put other files beside ours; how many are new."""
     manifest = back / "manifest.json"
     if manifest.is_file():
         # The rented machine has no history of the book's; what it ran is what stands here.
         about = msgspec.json.decode(manifest.read_bytes(), type=rows.Manifest)
-        results.write_manifest(
-            manifest,
-            msgspec.structs.replace(about, git_commit=about.git_commit or record.git_commit()),
-        )
+        commit = about.git_commit or record.git_commit()
+        results.write_manifest(manifest, msgspec.structs.replace(about, git_commit=commit))
     local.mkdir(parents=True, exist_ok=True)
     for file in sorted(path for path in back.iterdir() if path.is_file()):
         (local / f"{prefix}-{file.name}").write_bytes(file.read_bytes())

@@ -4,13 +4,14 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from course_lib import CourseError
+from course_press.source.book import Say, silent
 from course_press.source.errors import MissingError
 from course_press.source.files import swap_in
 
@@ -26,23 +27,13 @@ class Execution(NamedTuple):
 
 
 def folder(root: Path, number: str) -> Path:
-    """The folder of a lab by its number.
-
-    Raises
-    ------
-    CourseError
-        If there is none; the message lists those that are.
-    """
-    found = sorted(
-        path for path in (root / "labs").glob("[0-9][0-9]-*") if (path / "lab.ipynb").is_file()
-    )
+    """The folder of a lab by its number; refused with a list of those that are."""
+    found = sorted(file.parent for file in (root / "labs").glob("[0-9][0-9]-*/lab.ipynb"))
     for path in found:
         if path.name.partition("-")[0] == number.zfill(2):
             return path
-    raise CourseError(
-        f"lab {number!r} does not exist: choose from "
-        f"{', '.join(path.name for path in found) or 'none'}"
-    )
+    names = ", ".join(path.name for path in found) or "none"
+    raise CourseError(f"lab {number!r} does not exist: choose from {names}")
 
 
 def amount(name: str, value: float, *, least: float = 0.0) -> float:
@@ -60,29 +51,12 @@ def run_lab(
     budget: float,
     lang: str = "en",
     usd_per_hour: float | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = silent,
     **parameters: Any,
 ) -> Execution:
-    """Execute a lab's notebook in its folder; the executed copy stays in `results/local`, also
-    where a cell fails.
+    """Execute a lab's notebook, within `budget` seconds; the copy stays, also where a cell fails.
 
-    Parameters
-    ----------
-    root : the book's folder.
-    number : of the lab.
-    device : ``"cpu"`` or ``"cuda"``.
-    budget : s for all measurements.
-    lang : in which the lab writes its report.
-    usd_per_hour : what the machine costs.
-    say : is told what begins.
-    **parameters : others of the notebook.
-
-    Raises
-    ------
-    MissingError
-        If papermill is not installed.
-    CourseError
-        If another run is measuring, the folder cannot be written to, or the kernel dies.
+    Another run that is measuring, a folder that cannot be written and a dead kernel are refused.
     """
     if device not in ("cpu", "cuda"):
         raise CourseError(f"--device must be cpu, or cuda for any GPU of torch's (got {device!r})")
@@ -93,17 +67,11 @@ def run_lab(
         import papermill
         from nbclient.exceptions import DeadKernelError
     except ImportError:
-        raise MissingError(
-            "papermill is not installed: make labs, or pip install -e '.[press,labs]'"
-        ) from None
+        get = "make labs, or pip install -e '.[press,labs]'"
+        raise MissingError(f"papermill is not installed: {get}") from None
     lab = folder(root, number).resolve()
-    given = {
-        "device": device,
-        "budget": budget,
-        "out": LOCAL.as_posix(),
-        "usd_per_hour": usd_per_hour,
-        **parameters,
-    }
+    given = {"device": device, "budget": budget, "usd_per_hour": usd_per_hour}
+    given |= {"out": LOCAL.as_posix(), **parameters}
     executed = LOCAL / "lab.ipynb"
     try:
         with _alone(root, f"lab {lab.name}"):
@@ -151,9 +119,7 @@ def _speaking(lang: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _alone(root: Path, what: str) -> Iterator[None]:
-    """Hold the book against other runs, which would measure each other; the system lets go when a
-    process dies.
-    """
+    """Hold the book against other runs, which would disturb each other; a death lets go."""
     if sys.platform == "win32":
         yield
         return
@@ -167,14 +133,11 @@ def _alone(root: Path, what: str) -> Iterator[None]:
         except BlockingIOError:
             lock.seek(0)
             holder = lock.read().strip() or "another process"
-            raise CourseError(
-                f"{holder} is measuring, and two runs would measure each other: wait for "
-                f"it, or end it"
-            ) from None
+            said = f"{holder} is measuring, and two runs would measure each other"
+            raise CourseError(f"{said}: wait for it, or end it") from None
         lock.truncate(0)
-        lock.write(
-            f"{what} (process {os.getpid()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC)"
-        )
+        since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        lock.write(f"{what} (process {os.getpid()}, since {since})")
         lock.flush()
         yield
 
@@ -185,9 +148,7 @@ def _unused(lab: Path, stem: str) -> Path:
 
 
 def _without_paths(notebook: Path, root: Path) -> None:
-    """Take this machine's folders out of an executed notebook: an error's traceback names them, and
-    with them a user.
-    """
+    """Take this machine's folders, and a user's name in them, out of an executed notebook."""
     import nbformat
 
     if not notebook.is_file():
@@ -196,15 +157,9 @@ def _without_paths(notebook: Path, root: Path) -> None:
         given: Any = nbformat.read(notebook, as_version=nbformat.NO_CONVERT)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, nbformat.ValidationError):
         return  # a full disk may have left half of it
-    known = {
-        str(root.resolve()): ".",
-        sys.prefix: "python",
-        sys.base_prefix: "python",
-        str(Path.home()): "~",
-    }
-    folders = sorted(
-        ((old, new) for old, new in known.items() if len(old) > 1), key=lambda pair: -len(pair[0])
-    )
+    known = {str(root.resolve()): ".", str(Path.home()): "~"}
+    known |= dict.fromkeys((sys.prefix, sys.base_prefix), "python")
+    known = {old: known[old] for old in sorted(known, key=len, reverse=True) if len(old) > 1}
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -212,7 +167,7 @@ def _without_paths(notebook: Path, root: Path) -> None:
         if isinstance(value, list):
             return [plain(inner) for inner in value]
         if isinstance(value, str):
-            for old, new in folders:
+            for old, new in known.items():
                 value = value.replace(old, new)
         return value
 

@@ -1,7 +1,4 @@
-"""What results look like on a page: the library's printers, by `COURSE_PRINT`.
-
-A kernel imports this: nothing here runs cells. `vega`, which the site's last step wants, does.
-"""
+"""What results look like on a page: the library's printers, by `COURSE_PRINT`."""
 
 from course_press.outputs.forms import FORMS, both, form, html_block, notebook, site
 

@@ -1,8 +1,5 @@
-"""The calculator as an element of a page: a form, the answer to its first state, and what
-`calculator.html` needs to answer any other by the library's own functions.
-"""
+"""The calculator as an element of a page: a form, and the answer to its first state."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -13,7 +10,7 @@ from course_lib import chip, model
 from course_book import n, t
 from course_book.explore import NONE, page, serving
 from course_book.text import named
-from course_press.outputs.written import number_marks, tool_words
+from course_press.outputs.written import data_script, number_marks, tool_words
 
 # What stands in large figures as it is expected, with what it is at best below it.
 TILES = {"decode": "s", "user": "", "all": "", "usd": ""}
@@ -31,20 +28,20 @@ WORDS = (
 
 
 def html(one: serving.Calculator) -> str:
-    """The element: a form that its script fills, and the answer to its first state.
-
-    Examples
-    --------
-    >>> 'class="calculator"' in html(serving.calculator())
-    True
-    """
+    """The element: a form that its script fills, and the answer to its first state."""
     answer, at = one.answer(), one.start
-    body = json.dumps(payload(one), ensure_ascii=False, separators=(",", ":"))
+
     lines = "".join(
         f'<tr data-row="{name}"><th scope="row">{escape(t(f"calc-{name}"))}</th>'
         f"<td>{escape(serving.shown(answer, name))}</td></tr>"
         for name in serving.ROWS
     )
+    # What a reader may copy: filled by the script.
+    copied = [
+        f'<details class="calc-copied"><summary>{escape(t(f"calc-{name}"))}</summary>'
+        f'<pre tabindex="0"><code data-copied="{name}"></code></pre></details>'
+        for name in ("python", "command")
+    ]
     return "\n".join(
         [
             '<div id="calculate"><div class="calculator">',
@@ -61,23 +58,16 @@ def html(one: serving.Calculator) -> str:
             '<div class="calc-rows"><table data-quarto-disable-processing="true">'
             f"<tbody>{lines}</tbody></table></div>",
             '<p class="calc-small"></p>',
-            *map(_copied, ("python", "command")),
+            *copied,
             '<p class="calc-said" role="status"></p>',
-            '<script type="application/json">' + body.replace("</", "<\\/") + "</script>",
+            data_script(payload(one)),
             "</div></div>",
         ]
     )
 
 
 def payload(one: serving.Calculator) -> dict[str, Any]:
-    """What stands on the page for its script: sizes of models, rates of chips, constants, prices,
-    and words.
-
-    Examples
-    --------
-    >>> payload(serving.calculator())["chips"]["l4"]["short"]
-    'L4'
-    """
+    """What its script needs: sizes of models, rates of chips, constants, prices, and words."""
     words = {name: t(f"calc-{name}") for name in WORDS} | tool_words()
     words |= {name: t(name) for name in ("batch", "context", "never", "decode", "prefill")}
     sizes = {"heads": "heads", "kv_heads": "kv", "the hidden size": "hidden"}
@@ -125,9 +115,11 @@ def _first(one: serving.Calculator) -> list[str]:
 def _more(one: serving.Calculator) -> list[str]:
     at = one.start
     found = [
-        f'<div class="calc-control"><label for="calc-{name}">{escape(t(f"calc-name-{name}"))}'
-        f'</label><input id="calc-{name}" data-state="{name}" type="number" inputmode="numeric" '
-        f'min="1" max="{serving.MOST}" step="1" value="{at[name]}"></div>'
+        _control(
+            name,
+            f'<input id="calc-{name}" data-state="{name}" type="number" inputmode="numeric" '
+            f'min="1" max="{serving.MOST}" step="1" value="{at[name]}">',
+        )
         for name in ("batch", "context")
     ]
     counts = {str(count): n(count) for count in serving.COUNTS}
@@ -149,10 +141,12 @@ def _select(name: str, at: str, groups: Sequence[tuple[str, Mapping[str, str]]])
             for key, text in texts.items()
         )
         options += f'<optgroup label="{escape(group)}">{inside}</optgroup>' if group else inside
-    return (
-        f'<div class="calc-control"><label for="calc-{name}">{escape(t(f"calc-name-{name}"))}'
-        f'</label><select id="calc-{name}" data-state="{name}">{options}</select></div>'
-    )
+    return _control(name, f'<select id="calc-{name}" data-state="{name}">{options}</select>')
+
+
+def _control(name: str, field: str) -> str:
+    label = f'<label for="calc-{name}">{escape(t(f"calc-name-{name}"))}</label>'
+    return f'<div class="calc-control">{label}{field}</div>'
 
 
 def _bar(of: serving.Answer) -> str:
@@ -184,12 +178,4 @@ def _tile(of: serving.Answer, name: str) -> str:
         f'<div data-tile="{name}"><dt>{escape(t(f"calc-tile-{name}"))}</dt>'
         f"<dd><b>{escape(value)}</b> "
         f"<small>{escape(t(f'calc-{bound}').format(value=least))}</small></dd></div>"
-    )
-
-
-def _copied(name: str) -> str:
-    """What a reader may copy: filled by the script."""
-    return (
-        f'<details class="calc-copied"><summary>{escape(t(f"calc-{name}"))}</summary>'
-        f'<pre tabindex="0"><code data-copied="{name}"></code></pre></details>'
     )

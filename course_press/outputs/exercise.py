@@ -1,6 +1,4 @@
-"""An exercise as a form of a page, which `exercises.html` brings to life, and a prediction, which
-`predict.html` moves into the box above it.
-"""
+"""An exercise as a form of a page, and a prediction, which a script moves into its box."""
 
 import json
 import re
@@ -27,17 +25,14 @@ _IN_NUMBER = re.compile(r"(?<=\d) (?=\d{3}\b|[%×]|[a-zA-Zµ]*(?:FLOP|OP|B|s)\b)
 
 
 def html(form: Form) -> str:
-    """A form that works without a kernel; without a script the question, hints and the solution
-    can still be read.
-    """
+    """A form that needs no kernel; without a script, all of it can still be read."""
     name, one = f"exercise-{form.variant.exercise.id}", form.variant
     unit = f" ({escape(one.exercise.unit)})" if one.exercise.unit else ""
     steps = "\n".join(
         f"<details><summary>{escape(s)}</summary><p>{_prose(text)}</p></details>"
         for s, text in form.steps()
     )
-    # The script block may hold no "<": "</script>" would end it.
-    data = json.dumps(payload(form), ensure_ascii=False, sort_keys=True).replace("<", "\\u003c")
+    data = _data(payload(form), separators=(", ", ": "))
     return f"""<div class="exercise" id="{name}" role="group" aria-labelledby="{name}-title">
 <p class="exercise-title" id="{name}-title">{escape(capital(t("exercise")))}: {escape(one.text("title"))}</p>
 <p>{_prose(one.text("question"))}</p>
@@ -49,24 +44,17 @@ def html(form: Form) -> str:
 <small id="{name}-example">{escape(example(one.exercise.unit))}</small></form>
 <p class="exercise-said" role="status"></p>
 {steps}
-<script type="application/json">{data}</script>
+{data}
 </div>"""  # noqa: E501
 
 
 def payload(form: Form) -> dict[str, Any]:
-    """All that a page without a kernel needs to judge an answer: Python has computed every
-    number and every text.
-    """
+    """All that a page needs to judge an answer: Python has computed every number and text."""
     one, said = form.variant, phrases()
     fixed = "right close wrong thousand percent done unreadable read-as progress export clear sure"
     fixed += " cleared file"
-    shown = {
-        "answer": one.shown_answer,
-        "right": "{right}",
-        "all": "{all}",
-        "read": "{read}",
-        "other": "{other}",
-    }
+    shown = {name: f"{{{name}}}" for name in ("right", "all", "read", "other")}  # stay open
+    shown["answer"] = one.shown_answer
     return {
         "id": one.exercise.id,
         "right": one.right,
@@ -130,14 +118,11 @@ def asked(shown: Question) -> dict[str, Any]:
     own: dict[str, Any] = {"until": shown.until} if shown.until else {}
     if shown.right is not None:
         return own | {"choices": shown.shown_choices, "right": shown.right}
-    own |= {"truth": shown.truth, "unit": shown.unit, "span": shown.span}
-    return own | {"hopes": shown.hopes}
+    return own | {name: getattr(shown, name) for name in ("truth", "unit", "span", "hopes")}
 
 
 def shared() -> dict[str, Any]:
-    """What is the same for all predictions in a language: words, and how numbers are read and
-    written.
-    """
+    """What all predictions in a language share: words, and how numbers are written."""
     texts = predictions(language())
     asks = {name: text["ask"] for name, text in texts.items() if name != "phrases"}
     return {
@@ -149,9 +134,9 @@ def shared() -> dict[str, Any]:
     }
 
 
-def _data(data: dict[str, Any], name: str = "") -> str:
+def _data(data: dict[str, Any], name: str = "", separators: tuple[str, str] = (",", ":")) -> str:
     # The script block may hold no "<": "</script>" would end it.
-    text = json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(data, ensure_ascii=False, sort_keys=True, separators=separators)
     text = text.replace("<", "\\u003c")
     kind = f' class="{name}"' if name else ""
     return f'<script type="application/json"{kind}>{text}</script>'

@@ -1,12 +1,10 @@
-"""An explorer as an element of a page: controls, the picture and the table of its first state, and
-what `explore.html` needs to show any other.
-"""
+"""An explorer as an element of a page: its first state, and what any other is made from."""
 
 import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from itertools import groupby
 from math import isfinite, log2, log10
@@ -37,7 +35,7 @@ from course_book.explore import (
 from course_book.plot import LINES, own_tone
 from course_book.text import PREFIXED
 from course_press.outputs.figure import page_svg
-from course_press.outputs.written import number_marks, tool_words
+from course_press.outputs.written import data_script, number_marks, tool_words
 
 # What can be dragged, and its unit.
 GRIPS = {"intensity": "FLOP/B", "peak": "FLOP/s", "bandwidth": "B/s"}
@@ -49,20 +47,14 @@ _UNIT = re.compile(r"\((.+)\)$")
 
 
 def html(explorer: Explorer) -> str:
-    """An element of a page: controls, the picture and the table of the first state, and the table
-    of all.
-    """
+    """The element: controls, the first state's picture and table, and the table of all."""
     first, plot = explorer.here(), explorer.plot()
     grabbed = explorer if isinstance(explorer, Roofline) else None
     data = page_data(explorer)
     id_ = element_id(explorer, data)
-    kind, told, sliders = "", "", ""
-    if isinstance(explorer, Endless):
-        kind = f' data-kind="{explorer.name}"'
-    if grabbed:
-        kind, told = ' data-kind="roofline"', _told(grabbed)
-        sliders = _sliders(id_)
-    body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    kind = f' data-kind="{explorer.name}"' if isinstance(explorer, Endless) else ""
+    kind, told = (' data-kind="roofline"', _told(grabbed)) if grabbed else (kind, "")
+    sliders = _sliders(id_) if grabbed else ""
     rows = [
         _row(first, row, place, i)
         for row in first.rows
@@ -83,7 +75,7 @@ def html(explorer: Explorer) -> str:
             *([f"<thead><tr>{head}</tr></thead>"] if head else []),
             f"<tbody>{''.join(rows)}</tbody></table></div>",
             '<p class="explorer-said" role="status"></p>',
-            f'<script type="application/json">{body}</script>',
+            data_script(data),
             "</div>",
         ]
     )
@@ -97,15 +89,17 @@ def page_data(explorer: Explorer) -> dict[str, Any]:
 
 
 def payload(explorer: Explorer) -> dict[str, Any]:
-    """What a page needs to show any state: controls, layers, rows, and the table, or what its
-    numbers follow from. Numbers of a table have the three digits that are shown.
-    """
+    """What any state is shown by; numbers of a table have the three digits that are shown."""
     axes = explorer.axes
-    table = (
-        _endless(explorer)
-        if isinstance(explorer, Endless)
-        else {"fields": {name: _pack(one) for name, one in explorer.fields.items()}}
-    )
+    if isinstance(explorer, Endless):  # operators and rates, or an engine's times
+        fields = explorer.here().fields
+        table: dict[str, Any] = {
+            "fields": {name: {"unit": of.unit, "words": of.words} for name, of in fields.items()},
+            **(explorer.given() if isinstance(explorer, EngineExplorer) else {}),
+            **(_decode(explorer) if isinstance(explorer, Decode) else {}),
+        }
+    else:
+        table = {"fields": {name: _pack(one) for name, one in explorer.fields.items()}}
     return {
         **_choices(explorer),
         **_axes(explorer.here()),
@@ -150,22 +144,13 @@ def _loud() -> list[str]:
 
 
 def element_id(explorer: Explorer, data: Mapping[str, Any]) -> str:
-    """A name that its content decides, so that several share a page and a rebuild changes
-    nothing.
-    """
+    """A name by the content: several share a page, and a rebuild changes nothing."""
     content = json.dumps([explorer.name, data], ensure_ascii=False)
     return f"{explorer.name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
 def short(value: float, unit: str) -> str:
-    """A number with the digits that `n` writes, for JavaScript to read: a zero at the end says that
-    it was rounded.
-
-    Examples
-    --------
-    >>> short(989.4e12, "FLOP/s"), short(16384.0, ""), short(7.196e-3, "s"), short(0.5, "s")
-    ('9.89e14', '16384', '0.00720', '0.5')
-    """
+    """A number for JavaScript as `n` rounds it: a zero at the end says so, as in 0.00720."""
     if unit not in PREFIXED and float(value).is_integer():
         return str(int(value))
     exact = math.isclose(float(f"{value:.2e}"), value, rel_tol=1e-12)
@@ -180,14 +165,9 @@ def _pack(one: Field) -> dict[str, Any]:
     if one.words:  # a digit is enough for few words
         numbers = "".join("-" if value != value else str(int(value)) for value in flat)
     else:
-        numbers = ",".join(_number(value, one.unit) for value in flat)
+        far = ("Infinity" if math.isinf(v) else "" if v != v else short(v, one.unit) for v in flat)
+        numbers = ",".join(far)
     return {"axes": one.axes, "unit": one.unit, "words": one.words, "values": numbers}
-
-
-def _number(value: float, unit: str) -> str:
-    if value != value:
-        return ""
-    return "Infinity" if math.isinf(value) else short(value, unit)
 
 
 def _as_data(shown: ChartLayer | TableRow) -> dict[str, Any]:
@@ -222,13 +202,10 @@ def _control(explorer: Explorer, name: str, id_: str) -> str:
         if axis.fine:  # by ratios: a step up doubles
             low, high, start = (log2(axis.values[place]) for place in (0, -1, at))
             step = 'step="any" '
-        given = (
-            f'data-control="{name}" type="range" min="{low:g}" max="{high:g}" '
-            f'{step}value="{start:g}"'
-        )
+        span, text = f'min="{low:g}" max="{high:g}" {step}value="{start:g}"', escape(texts[at])
         field = (
-            f'<input id="{own}" {given} aria-valuetext="{escape(texts[at])}"><output '
-            f'for="{own}">{escape(texts[at])}</output>'
+            f'<input id="{own}" data-control="{name}" type="range" {span} '
+            f'aria-valuetext="{text}"><output for="{own}">{text}</output>'
         )
     else:
         options = [
@@ -250,23 +227,9 @@ def _row(explorer: Explorer, row: TableRow, place: Mapping[str, int], i: int) ->
         color = color_of(explorer, row, place, i, explorer.state())
         mark = f'<i class="tone-{"muted" if color is None else color + 1}"></i>'
     first, *others = (explorer.text(cell, place) for cell in row.cells)
-    cells = "".join(
-        f'<td class="loud">{escape(text)}</td>' if text in _loud() else f"<td>{escape(text)}</td>"
-        for text in others
-    )
+    marks = (' class="loud"' if text in _loud() else "" for text in others)
+    cells = "".join(f"<td{of}>{escape(text)}</td>" for of, text in zip(marks, others, strict=True))
     return f'<tr><th scope="row">{mark}<span>{escape(first)}</span></th>{cells}</tr>'
-
-
-def _endless(explorer: Endless) -> dict[str, Any]:
-    """What a page that computes every state by itself needs in place of a table: for each model its
-    operators' numbers, for each chip its rates, or the times of an engine's steps.
-    """
-    fields = explorer.here().fields
-    return {
-        "fields": {name: {"unit": one.unit, "words": one.words} for name, one in fields.items()},
-        **(explorer.given() if isinstance(explorer, EngineExplorer) else {}),
-        **(_decode(explorer) if isinstance(explorer, Decode) else {}),
-    }
 
 
 def _decode(explorer: Decode) -> dict[str, Any]:
@@ -274,9 +237,9 @@ def _decode(explorer: Decode) -> dict[str, Any]:
         "models": [
             {
                 "units": [one.unit for one in step.operators],
-                "flops": [_plains(one.flops) for one in step.operators],
-                "bytes": [_plains(one.bytes) for one in step.operators],
-                "memory": _plains(step.memory),
+                "flops": [[*map(_plain, one.flops)] for one in step.operators],
+                "bytes": [[*map(_plain, one.bytes)] for one in step.operators],
+                "memory": [*map(_plain, step.memory)],
             }
             for step in explorer.steps
         ],
@@ -292,10 +255,6 @@ def _decode(explorer: Decode) -> dict[str, Any]:
     }
 
 
-def _plains(parts: Sequence[float]) -> list[float]:
-    return [_plain(part) for part in parts]
-
-
 def _plain(value: float) -> float:
     return int(value) if value == int(value) else value
 
@@ -305,7 +264,11 @@ def _grabbed(explorer: Roofline) -> dict[str, Any]:
     return {
         "words": tool_words() | {name: t(f"live-{name}") for name in _WORDS},
         "chips": [
-            {"name": one.short, "bandwidth": one.bandwidth, "peaks": _peaks(one.peaks)}
+            {
+                "name": one.short,
+                "bandwidth": one.bandwidth,
+                "peaks": {name: peak for name, peak in one.peaks.items() if "/" not in name},
+            }
             for one in map(chip, explorer.values("chip"))
         ],
         "kernels": [
@@ -320,10 +283,6 @@ def _grabbed(explorer: Roofline) -> dict[str, Any]:
         "x": {"label": explorer.x_label, "range": SPANS["intensity"], "unit": "FLOP/B"},
         "y": {"label": explorer.y_label, "range": SPANS["peak"], "unit": "FLOP/s"},
     }
-
-
-def _peaks(peaks: Mapping[str, float]) -> dict[str, float]:
-    return {name: peak for name, peak in peaks.items() if "/" not in name}
 
 
 def _as_work(work: Any) -> dict[str, Any]:

@@ -33,13 +33,9 @@ def page_svg(plot: Plot, *, narrow: bool = False) -> str:
     svg = plot.svg(narrow=narrow)
     # A rule for every element would hold for the whole page; the root's own style is inherited
     # just as well.
-    svg = re.sub(
-        r"\s*<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", svg, count=1, flags=re.DOTALL
-    )
-    size = "narrow" if narrow else "wide"
-    svg = svg.replace(
-        "<svg ", f'<svg class="{size}" style="stroke-linejoin: round; stroke-linecap: butt" ', 1
-    )
+    svg = re.sub(r"(?s)\s*<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", svg, count=1)
+    size, style = "narrow" if narrow else "wide", "stroke-linejoin: round; stroke-linecap: butt"
+    svg = svg.replace("<svg ", f'<svg class="{size}" style="{style}" ', 1)
     # A hundredth of a point is seen by nobody, nor a turn by no angle; the rest of the digits would
     # be half of the page.
     svg = re.sub(r"\n\s+<", "\n<", svg)
@@ -75,9 +71,7 @@ def page_svg(plot: Plot, *, narrow: bool = False) -> str:
 
 
 def _as_path(dots: re.Match[str], svg: str) -> str:
-    """Many dots of one shape and style as one path that has the shape at each of its points: a page
-    with thousands of elements is slow to lay out.
-    """
+    """Many dots of one style as one path: pages of thousands of elements are slow."""
     given, inside = dots.groups()
     looks = set(_LOOK.findall(inside))
     if len(looks) != 1:
@@ -86,15 +80,12 @@ def _as_path(dots: re.Match[str], svg: str) -> str:
     drawn = re.search(rf'<path id="{re.escape(shape)}" (d="[^"]*" style=")', svg)
     if not drawn:
         return dots[0]
+    rest = svg[drawn.end() : svg.index('"', drawn.end())]
     # A tenth of a point is seen by nobody where the eye reads a cloud.
     places = " ".join(f"{float(x):.1f} {float(y):.1f}" for x, y in _PLACE.findall(inside))
     return (
         f'<marker id="{shape}-dots" overflow="visible" markerUnits="userSpaceOnUse">'
-        f'<path {drawn[1]}{style + "; " if style else ""}{_rest(svg, drawn.end())}"/></marker>'
+        f'<path {drawn[1]}{style + "; " if style else ""}{rest}"/></marker>'
         f'<g{given}><path d="M{places}" style="fill: none; stroke: none; '
         f'marker: url(#{shape}-dots)"/></g>'
     )
-
-
-def _rest(svg: str, start: int) -> str:
-    return svg[start : svg.index('"', start)]

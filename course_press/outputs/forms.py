@@ -1,8 +1,4 @@
-"""The forms that a result has: one for the site, one for notebooks.
-
-Each function but `form` is an entry point: `COURSE_PRINT` names it, and the library calls it with
-what is to be shown.
-"""
+"""The forms that a result has, on the site and in notebooks: `COURSE_PRINT` names the printer."""
 
 import re
 from base64 import b64encode

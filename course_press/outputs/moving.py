@@ -1,12 +1,11 @@
 """A moving picture as an element of a page: the still, and what `moving.html` needs to move it."""
 
-import json
 from html import escape
 from typing import Any
 
 from course_book import t
 from course_book.moving import TONES, Moving, Running, color, holds, rows
-from course_press.outputs.written import number_marks, tool_words
+from course_press.outputs.written import data_script, number_marks, tool_words
 
 WORDS = ("play", "pause", "step")
 
@@ -15,8 +14,7 @@ def html(shown: Moving) -> str:
     """An element of a page."""
     steps = [scenes[0] for scenes in shown.scenes.values()]
     said = shown.scenes[shown.start][0].says[shown.still]
-    body = json.dumps(payload(shown), ensure_ascii=False, separators=(",", ":"))
-    body = body.replace("</", "<\\/")
+
     longest = max(rows(one.says) for one in steps)
     return "\n".join(
         [
@@ -24,16 +22,14 @@ def html(shown: Moving) -> str:
             f'<div class="sizes">{shown.svg()}{shown.svg(narrow=True)}</div>',
             f'<p class="moving-said" aria-live="polite">{escape(said)}</p>',
             f'<div class="moving-controls">{_controls(shown)}</div>',
-            f'<script type="application/json">{body}</script>',
+            data_script(payload(shown)),
             "</div>",
         ]
     )
 
 
 def payload(shown: Moving) -> dict[str, Any]:
-    """Words, marks of numbers, colours, and for each choice what is said, how long each step stands
-    and then takes, and what moves.
-    """
+    """Words, marks and colours, and for each choice its sentences, times and what moves."""
     choices = list(shown.scenes)
     return {
         "words": tool_words() | {name: t(f"live-{name}") for name in WORDS},
@@ -69,20 +65,14 @@ def _sparse(changes: list[tuple[int, str, list[Any]]]) -> list[tuple[int, str, l
     sparse = []
     for place, name, values in changes:
         runs = all(isinstance(value, Running) for value in values)
-        sent = [_short(_exact(value) if runs else value) for value in values]
+        # Of numbers that run, twelve digits.
+        exact = [float(f"{value.number:.12g}") for value in values] if runs else values
+        sent = [int(v) if isinstance(v, float) and v == int(v) else v for v in exact]
         since = [at for at in range(1, len(sent)) if sent[at] != sent[at - 1]]
         after = [part for at in since for part in (at, sent[at])]
         kind = f"text {values[0].unit}" if runs else name
         sparse.append((place, kind, [sent[0], *after]))
     return sparse
-
-
-def _exact(value: Running) -> float:
-    return float(f"{value.number:.12g}")
-
-
-def _short(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value == int(value) else value
 
 
 def _controls(shown: Moving) -> str:
@@ -95,19 +85,19 @@ def _controls(shown: Moving) -> str:
         )
         label = f"{escape(shown.label)} <select>{options}</select>"
         choices = f'<label class="moving-choice">{label}</label>'
+    arrows = [
+        f'<button type="button" data-act="{act}" aria-label="{escape(t(f"live-{act}"))}">{sign}'
+        "</button>"
+        for act, sign in (("back", "‹"), ("forward", "›"))
+    ]
     step = t("live-step").replace("{i}", str(shown.still + 1)).replace("{n}", str(last + 1))
     return "".join(
         [
             f'<button type="button" data-act="play">{escape(t("live-play"))}</button>',
-            _arrow("back", "‹"),
+            arrows[0],
             f'<input type="range" min="0" max="{last}" step="1" value="{shown.still}" ',
             f'aria-label="{escape(t("live-steps"))}" aria-valuetext="{escape(step)}">',
-            _arrow("forward", "›"),
+            arrows[1],
             choices,
         ]
     )
-
-
-def _arrow(act: str, sign: str) -> str:
-    label = escape(t(f"live-{act}"))
-    return f'<button type="button" data-act="{act}" aria-label="{label}">{sign}</button>'

@@ -29,10 +29,7 @@ def markdown(shown: Table | Downloads | Folded) -> str:
 
 
 def _set(shown: Table) -> Table:
-    """A table as printers set it: numbers stand with their points one below the other, and a unit
-    that all of a column share stands in its head, unless other columns have it with other prefixes:
-    numbers that are compared carry their units.
-    """
+    """Numbers with their points in line; a unit that only one column has, in its head."""
     header, columns = list(shown.header), [list(column) for column in zip(*shown.rows, strict=True)]
     numbers = {
         at: read

@@ -1,9 +1,8 @@
-"""Translates the book's arithmetic to JavaScript, so that a page evaluates the functions that the
-library has and no formula is typed twice: ``python -m course_press.outputs.translate`` writes them.
+"""Translates the book's arithmetic to JavaScript, so that pages evaluate the library's functions.
 
 What is translated is a part of Python: scalars, the operators, `if` and loops, lists, dictionaries,
-records, and a few functions of NumPy. `ROOTS` names what pages call; what these call comes with
-them, whatever module it stands in. Checks of arguments stay behind: a page has checked its form.
+records, and a few functions of NumPy; checks of arguments stay behind. `ROOTS` names what pages
+call, and what that calls comes along: ``python -m course_press.outputs.translate`` writes them.
 """
 
 import ast
@@ -15,7 +14,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, TypeGuard
+from typing import Any
 
 from course_lib.core import attainable, checks, formulas, ridge
 from course_tools.counting.quantization import begins
@@ -78,13 +77,7 @@ _RESERVED = {"new": "added"}
 
 
 def javascript(name: str = "coursePhysics") -> str:
-    """The functions of `ROOTS`, and what they call, as a script that defines `name`.
-
-    Examples
-    --------
-    >>> "return rate / moved;" in javascript()
-    True
-    """
+    """The functions of `ROOTS`, and what they call, as a script that defines `name`."""
     from pscript import py2js
 
     found = _Translated(name)
@@ -132,22 +125,21 @@ class _Translated:
         body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
         # What stands for an operator of lists and texts too would hide plain arithmetic.
         tree.name, tree.body = name, ast.parse("PSCRIPT_OVERLOAD = False").body + body
-        local = {each.id for each in ast.walk(tree) if _is_local(each)}
+        names = [each for each in ast.walk(tree) if isinstance(each, ast.Name)]
+        local = {each.id for each in names if isinstance(each.ctx, ast.Store)}
         local |= {each.arg for each in ast.walk(tree) if isinstance(each, ast.arg)}
         self.functions.append(_Plain(self, sys.modules[one.__module__], local).visit(tree))
         return name
 
     def record(self, kind: type) -> str:
-        """What makes a record in the script: its fields in their order, what is left out as it is
-        in Python.
-        """
+        """What makes a record in the script: its fields in their order, with their defaults."""
         name = kind.__name__
         if name not in self.records:
             fields = _fields(kind)
-            unset = {field: value for field, value in fields.items() if value is not ...}
             given = "".join(
                 f"  if ({field} === undefined) {field} = {json.dumps(value)};\n"
-                for field, value in unset.items()
+                for field, value in fields.items()
+                if value is not ...
             )
             held = ", ".join(f"{field}: {field}" for field in fields)
             self.records[name] = (
@@ -158,11 +150,8 @@ class _Translated:
     def given(self) -> Iterator[str]:
         """What the functions need beside each other."""
         if self.numpy:
-            yield "var np = {"
-            yield ",\n".join(
-                f"  {one}: {_NUMPY.get(one, f'Math.{one}')}" for one in sorted(self.numpy)
-            )
-            yield "};"
+            used = (f"  {one}: {_NUMPY.get(one, f'Math.{one}')}" for one in sorted(self.numpy))
+            yield "\n".join(["var np = {", ",\n".join(used), "};"])
         if self.math:
             yield "var math = Math;"
         for name, value in self.constants.items():
@@ -255,11 +244,8 @@ class _Plain(ast.NodeTransformer):
             copied = [ast.Dict([], []), *self._all(node.args), fields]
             return ast.Call(ast.Attribute(ast.Name("Object"), "assign"), copied, [])
         if inspect.isclass(called) and _fields(called):
-            kept = list(_fields(called))
-            arguments = _in_order(node, kept)
-            return ast.Call(
-                ast.Name(self.into.record(called), ast.Load()), self._all(arguments), []
-            )
+            arguments = self._all(_in_order(node, list(_fields(called))))
+            return ast.Call(ast.Name(self.into.record(called), ast.Load()), arguments, [])
         if isinstance(called, FunctionType):
             arguments = _in_order(node, list(inspect.signature(called).parameters))
             return ast.Call(self.visit(node.func), self._all(arguments), [])
@@ -282,10 +268,6 @@ class _Plain(ast.NodeTransformer):
         return None
 
 
-def _is_local(node: ast.AST) -> TypeGuard[ast.Name]:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-
-
 def _in_order(node: ast.Call, names: list[str]) -> list[ast.expr]:
     """A call's arguments by their place; what is left out between others is `undefined`."""
     given = {one.arg: one.value for one in node.keywords}
@@ -299,14 +281,10 @@ def _in_order(node: ast.Call, names: list[str]) -> list[ast.expr]:
 def _fields(kind: type) -> dict[str, Any]:
     """A record's fields and what they are if not given; `...` where something must be."""
     if dataclasses.is_dataclass(kind):
-        return {
-            one.name: {}
-            if one.default_factory is dict
-            else ...
-            if one.default is dataclasses.MISSING
-            else one.default
-            for one in dataclasses.fields(kind)
-        }
+        given = {one.name: one.default for one in dataclasses.fields(kind)}
+        given |= {one.name: {} for one in dataclasses.fields(kind) if one.default_factory is dict}
+        missing = dataclasses.MISSING
+        return {name: ... if value is missing else value for name, value in given.items()}
     defaults = getattr(kind, "_field_defaults", {})
     return {name: defaults.get(name, ...) for name in getattr(kind, "_fields", ())}
 

@@ -1,7 +1,6 @@
-"""What live figures share in words and numbers: the marks of a language, the units that take a
-prefix, and what their buttons are called.
-"""
+"""What live figures share: a language's marks, prefixed units, and the names of buttons."""
 
+import json
 from typing import Any
 
 from course_book import t
@@ -10,13 +9,7 @@ from course_book.text import PREFIXED, language, marks
 
 
 def number_marks() -> dict[str, Any]:
-    """What `courseLive.numbers` needs to write a number as `n` does.
-
-    Examples
-    --------
-    >>> number_marks()["locale"]["decimal"]
-    '.'
-    """
+    """What `courseLive.numbers` needs to write a number as `n` does."""
     mark = marks(language())
     return {
         "locale": {
@@ -30,13 +23,13 @@ def number_marks() -> dict[str, Any]:
     }
 
 
-def tool_words() -> dict[str, str]:
-    """What the buttons under a live figure are called.
+def data_script(data: Any) -> str:
+    """Data for a page's script, of which nothing can end the element that holds it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    return f'<script type="application/json">{text}</script>'
 
-    Examples
-    --------
-    >>> tool_words()["reset"]
-    'Reset'
-    """
+
+def tool_words() -> dict[str, str]:
+    """What the buttons under a live figure are called."""
     own = {name: t(f"live-{name}") for name in ("reset", "link", "picture")}
     return own | {"copied": t("ui-copied")}

@@ -1,8 +1,6 @@
-"""What a page says about itself: where to run it, what to read first, how to cite it. Both engines
-show it.
-"""
+"""What a page says about itself: where to run it, what to read first, how to cite it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
@@ -50,17 +48,13 @@ def card(chapter: Chapter) -> str:
 
 
 def at_site(book: Book, path: str) -> str | None:
-    """The whole address of what stands at `path` in the site of a language; `None` where the book
-    has none.
-    """
+    """The whole address of a `path` of a language's site; `None` where the book has none."""
     site = str(book.meta.get("site-url") or "").rstrip("/")
     return f"{site}/{book.lang}/{path}" if site else None
 
 
 def languages(book: Book, chapter: Chapter, langs: Iterable[str]) -> list[dict[str, Any]]:
-    """The twins of a page in the languages of the site, each called as it calls itself; `address`
-    is `None` where the book has none.
-    """
+    """The twins of a page, called as they call themselves, with addresses where there are."""
     site, page = str(book.meta.get("site-url") or "").rstrip("/"), url(chapter)
     twins = {lang: page.replace(f"chapters/{book.lang}/", f"chapters/{lang}/", 1) for lang in langs}
     return [
@@ -97,9 +91,7 @@ def notebook(chapter: Chapter) -> str:
 
 
 def links(book: Book, chapter: Chapter) -> dict[str, str | None]:
-    """Notebook, Colab, edit and issue addresses, all from `_quarto.yml`; a page of a book that is
-    not published leads to its notebook only.
-    """
+    """Notebook, Colab, edit and issue addresses; only the notebook where nothing is published."""
     repo, ref = address(book)
     there = published(book)
     branch = book.meta.get("repo-branch", "main")
@@ -117,9 +109,7 @@ def links(book: Book, chapter: Chapter) -> dict[str, str | None]:
 
 
 def prerequisites(book: Book, chapter: Chapter) -> list[dict[str, str]] | None:
-    """The pages to read before this one, by their file names in the front matter; an empty list
-    asks for none of them.
-    """
+    """The pages to read before this one, by their file names in the front matter."""
     names = chapter.meta.get("prerequisites")
     if names is None:
         return None
@@ -127,21 +117,15 @@ def prerequisites(book: Book, chapter: Chapter) -> list[dict[str, str]] | None:
     line = line_with(chapter, "")
     for name in names if isinstance(names, list) else [names]:
         if name not in by_name or name == chapter.path.stem:
-            raise SourceError(
-                line.file,
-                1,
-                f"prerequisites: {name!r} is no other page of this book, e.g. "
-                f"[{', '.join(by_name)}]",
-            )
+            said = f"prerequisites: {name!r} is no other page of this book"
+            raise SourceError(line.file, 1, f"{said}, e.g. [{', '.join(by_name)}]")
     return [
         {"title": by_name[name].title, "href": up(chapter) + url(by_name[name])} for name in names
     ]
 
 
 def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
-    """How to cite a page, as a sentence and as BibTeX; `None` where the book lacks author, date or
-    address.
-    """
+    """How to cite a page; `None` where the book lacks author, date or address."""
     meta = book.meta
     if not (meta.get("author") and meta.get("date") and meta.get("site-url")):
         return None
@@ -149,11 +133,8 @@ def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
     try:
         year = str(date.fromisoformat(str(meta["date"])).year)
     except ValueError:
-        raise SourceError(
-            Path("_quarto.yml"),
-            1,
-            f"book.date must be a day, e.g. 2026-01-31 (got {meta['date']!r})",
-        ) from None
+        said = f"book.date must be a day, e.g. 2026-01-31 (got {meta['date']!r})"
+        raise SourceError(Path("_quarto.yml"), 1, said) from None
     given = {
         "author": str(meta["author"]),
         "title": chapter.title,
@@ -163,26 +144,15 @@ def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
         "url": str(at_site(book, url(chapter))),
     }
     text = words(book.lang)["ui-cite-book" if cover else "ui-cite-page"].format(**given)
-    key = "-".join(
-        [
-            PurePosixPath(str(meta["site-url"])).name,
-            book.lang,
-            *([] if cover else [chapter.path.stem]),
-        ]
-    )
-    return {"text": text, "bibtex": _bibtex(given, book.lang, key, whole=cover)}
-
-
-def _bibtex(given: Mapping[str, str], lang: str, key: str, *, whole: bool) -> str:
+    key = [PurePosixPath(str(meta["site-url"])).name, book.lang, chapter.path.stem]
     # Braces: an author of several words is one name, and capitals stay.
-    fields = {
-        "author": f"{{{given['author']}}}",
-        "title": f"{{{given['book' if whole else 'title']}}}",
-    }
-    fields |= {} if whole else {"booktitle": f"{{{given['book']}}}"}
-    fields |= {name: given[name] for name in ("year", "version", "url")} | {"language": lang}
+    quoted = {"author": "author", "title": "book" if cover else "title"}
+    quoted |= {} if cover else {"booktitle": "book"}
+    fields = {name: f"{{{given[of]}}}" for name, of in quoted.items()}
+    fields |= {name: given[name] for name in ("year", "version", "url")} | {"language": book.lang}
     lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
-    return "\n".join([f"@{'book' if whole else 'incollection'}{{{key},", *lines, "}"])
+    opening = f"@{'book' if cover else 'incollection'}{{{'-'.join(key[: 2 if cover else 3])},"
+    return {"text": text, "bibtex": "\n".join([opening, *lines, "}"])}
 
 
 def file_name(book: Book, to: str) -> str:

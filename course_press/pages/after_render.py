@@ -1,6 +1,4 @@
-"""Quarto runs this file after a render, so that its pages say about themselves what ours do, by
-whomever it was started.
-"""
+"""Quarto runs this after a render, so that its pages say about themselves what ours do."""
 
 import os
 import sys
@@ -10,9 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> None:
-    """Complete the pages of the profile that was rendered; a Python that cannot leaves them as
-    Quarto made them, and says so.
-    """
+    """Complete the pages of the rendered profile; a Python that cannot says so."""
     sys.path[0] = str(ROOT)  # instead of this folder, whose modules are no packages of their own
     try:
         from course_press.pages import quarto

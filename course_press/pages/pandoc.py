@@ -1,6 +1,4 @@
-"""Prints pages with pandoc: each chapter's text with its outputs in place, through Lua
-filters.
-"""
+"""Prints pages with pandoc: each chapter's text with its outputs in place, by Lua filters."""
 
 import contextlib
 import functools
@@ -28,7 +26,7 @@ from course_press.run import faults
 from course_press.run.execute import Cache, ChapterResults, Surroundings, run_chapter
 from course_press.run.kernels import LOCALE, ChapterKernel
 from course_press.run.pool import do_jobs
-from course_press.source.book import Book
+from course_press.source.book import Book, Say, silent
 from course_press.source.chapter import INLINE, Cell, Chapter, Line, read_text
 from course_press.source.errors import MissingError, SourceError
 from course_press.source.install import published
@@ -62,21 +60,13 @@ _CODE_LINES = re.compile(
 
 @dataclass(frozen=True)
 class PrintedPage:
-    """A page as pandoc prints it, before it is set into the template.
-
-    Attributes
-    ----------
-    key : the same for the same print.
-    data : what it says of itself: labels, links, minutes.
-    load : gives its body, which few ask for.
-    picture : its first figure that can be drawn without a browser.
-    """
+    """A page as pandoc prints it, before it is set into the template."""
 
     chapter: Chapter
-    key: str
-    data: Mapping[str, Any]
-    load: Callable[[], str]
-    picture: Picture | None = None
+    key: str  # the same for the same print
+    data: Mapping[str, Any]  # what it says of itself: labels, links, minutes
+    load: Callable[[], str]  # gives its body, which few ask for
+    picture: Picture | None = None  # its first figure that can be drawn without a browser
 
     @cached_property
     def body(self) -> str:
@@ -89,9 +79,7 @@ class PrintedPage:
 
 
 class _Lean(FileSystemLoader):
-    """Scripts that pages hold, without the comments and the indentation that only their readers
-    here need.
-    """
+    """Scripts and styles of pages, without what only their readers here need."""
 
     def get_source(self, environment: Environment, template: str) -> Any:
         text, *rest = super().get_source(environment, template)
@@ -99,14 +87,7 @@ class _Lean(FileSystemLoader):
 
 
 def lean(text: str) -> str:
-    r"""A script or a style sheet without the comments and the indentation that only its readers
-    here need.
-
-    Examples
-    --------
-    >>> lean("/* Why. */\n  a { }\n  // Why.\n  b();  // why\n")
-    'a { }\nb();\n'
-    """
+    """A script or a style sheet without its comments and indentation."""
     text = re.sub(r"(?s)^[ \t]*/\*.*?\*/\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"(?m)^[ \t]*(?://.*)?\n?", "", text)
     return re.sub(r"(?m)[ \t]+// .*$", "", text)
@@ -114,13 +95,8 @@ def lean(text: str) -> str:
 
 def templates() -> Environment:
     """The templates of pages; a name that a page does not give is an error."""
-    return Environment(
-        loader=_Lean(ASSETS),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    how: Any = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    return Environment(loader=_Lean(ASSETS), autoescape=True, **how)
 
 
 def outputs_by_cell(
@@ -130,22 +106,18 @@ def outputs_by_cell(
     # It draws, too, and takes long to import: a build in which nothing changed needs no output.
     from course_press.outputs import form
 
+    def shaped(output: Mapping[str, Any]) -> dict[str, Any]:
+        return {**output, **({"data": form(output["data"], to)} if "data" in output else {})}
+
     given = iter(ran.outputs)
-    return [
-        [
-            {**output, **({"data": form(output["data"], to)} if "data" in output else {})}
-            for output in (next(given) if cell.options.get("eval", True) else ())
-        ]
-        for cell in chapter.cells
-    ]
+    ran_cells = (next(given) if one.options.get("eval", True) else () for one in chapter.cells)
+    return [[*map(shaped, outputs)] for outputs in ran_cells]
 
 
 def page_lines(
     chapter: Chapter, inlines: Iterable[str], cells: Iterable[Iterable[str]]
 ) -> Iterator[str]:
-    """The chapter's lines as pandoc Markdown: inline expressions by their values, and cells by the
-    lines that stand for each.
-    """
+    """The chapter as pandoc Markdown: values for inline expressions, and lines for cells."""
     values, shown = iter(inlines), iter(cells)
     inline_lines = {id(inline.at) for inline in chapter.inlines}
     for item in chapter.items:
@@ -159,33 +131,23 @@ def page_lines(
 
 
 def print_pages(
-    books: Sequence[Book],
-    names: Collection[str] | None = None,
-    *,
-    say: Callable[[str], None] = lambda _: None,
+    books: Sequence[Book], names: Collection[str] | None = None, *, say: Say = silent
 ) -> list[list[PrintedPage]]:
-    """Run and print every chapter of these books of one folder, or those of these names, or reuse
-    what was printed where nothing has changed: each book's pages, in its order.
-    """
+    """Run and print the chapters of books, or those of these names; the same are not made anew."""
     cache, run = _runner(books[0].root)
     printed: dict[int, PrintedPage] = {}
     labels = {id(book): label_facts(book) for book in books}
     sources = {id(book): _sources(book) for book in books}
 
+    def print_one(book: Book, chapter: Chapter, kernel: ChapterKernel) -> PrintedPage:
+        ran = run(chapter, lang=book.lang, kernel=kernel)
+        others = [printed[id(one)] for one in book.chapters if id(one) in printed]
+        known, of = labels[id(book)], sources[id(book)]
+        return print_page(book, chapter, ran, cache, known, others, of)
+
     def job(pages: Sequence[tuple[Book, Chapter]]) -> list[PrintedPage]:
         with ChapterKernel() as kernel:
-            return [
-                print_page(
-                    book,
-                    chapter,
-                    run(chapter, lang=book.lang, kernel=kernel),
-                    cache,
-                    labels[id(book)],
-                    [printed[id(one)] for one in book.chapters if id(one) in printed],
-                    sources[id(book)],
-                )
-                for book, chapter in pages
-            ]
+            return [print_one(book, chapter, kernel) for book, chapter in pages]
 
     # Covers and courses come last: they list the other pages, and how long each takes to read.
     for last in (False, True):
@@ -194,24 +156,16 @@ def print_pages(
         wanted: dict[str, list[tuple[Book, Chapter]]] = {}
         for book in books:
             for chapter in book.chapters:
-                if _lists_others(chapter) == last and (names is None or chapter.path.stem in names):
+                lists = chapter.is_cover or any(".session" in line.text for line in chapter.prose)
+                if lists == last and (names is None or chapter.path.stem in names):
                     wanted.setdefault(chapter.path.stem, []).append((book, chapter))
-        pages = do_jobs(
-            [
-                (f"{', '.join(book.lang for book, _ in of)} · {of[0][1].title}", partial(job, of))
-                for of in wanted.values()
-            ],
-            say=say,
-        )
-        printed |= {id(page.chapter): page for of in pages for page in of}
-    return [
-        [printed[id(chapter)] for chapter in book.chapters if id(chapter) in printed]
-        for book in books
-    ]
-
-
-def _lists_others(chapter: Chapter) -> bool:
-    return chapter.is_cover or any(".session" in line.text for line in chapter.prose)
+        jobs = [
+            (f"{', '.join(book.lang for book, _ in of)} · {of[0][1].title}", partial(job, of))
+            for of in wanted.values()
+        ]
+        printed |= {id(page.chapter): page for of in do_jobs(jobs, say=say) for page in of}
+    ids = ([id(chapter) for chapter in book.chapters] for book in books)
+    return [[printed[one] for one in of if one in printed] for of in ids]
 
 
 def draw_pictures(book: Book, names: Collection[str]) -> dict[str, Picture | None]:
@@ -256,8 +210,7 @@ def print_page(
             {
                 "path": str(other.chapter.path),
                 "title": other.chapter.title,
-                "minutes": other.data["minutes"],
-                "work": other.data["work"],
+                **{name: other.data[name] for name in ("minutes", "work")},
                 "description": str(other.chapter.meta.get("description", "")),
             }
             for other in others
@@ -324,9 +277,7 @@ def print_page(
 
 
 def _coloured(body: str, cache: Cache) -> str:
-    """A print with its code in colours, each piece coloured once for all pages: a grammar takes
-    pandoc longer to load than a page to print.
-    """
+    """A print with its code in colours, each piece once: pandoc loads grammars slowly."""
     keys = {one[0]: cache.key("code", one[0], pandoc_version()) for one in _CODE.finditer(body)}
     known = {block: cache.get(key) for block, key in keys.items()}
     missing = [block for block in known if known[block] is None]
@@ -367,17 +318,13 @@ def _makers() -> str:
 
 def pandoc_version() -> str:
     """The version of the pandoc that prints."""
-    logging.getLogger("pypandoc").addHandler(
-        logging.NullHandler()
-    )  # it would say at length which it has tried
+    # It would say at length which it has tried.
+    logging.getLogger("pypandoc").addHandler(logging.NullHandler())
     try:
-        found: str = pypandoc.get_pandoc_version()
+        return str(pypandoc.get_pandoc_version())
     except OSError:
-        raise MissingError(
-            "pandoc is missing or does not run: make clean book gets it, in the package "
-            "pypandoc-binary"
-        ) from None
-    return found
+        get = "make clean book gets it, in the package pypandoc-binary"
+        raise MissingError(f"pandoc is missing or does not run: {get}") from None
 
 
 def ui_words(lang: str) -> dict[str, str]:
@@ -394,9 +341,7 @@ def run_pandoc(
     to: str,
     *more: str,
 ) -> str:
-    """Convert a chapter's text through the shared filter and another one, which reads `course` from
-    the metadata.
-    """
+    """Convert a text through the shared filter and another, which reads `course` of its meta."""
     with tempfile.TemporaryDirectory() as folder:
         template = Path(folder) / "body"
         template.write_text(f"$body$\n$if(course-data)$\n{_SPLIT}\n$course-data$\n$endif$\n")
@@ -441,14 +386,12 @@ def run_pandoc(
 def _failure(chapter: Chapter, message: str) -> SourceError:
     """What pandoc said, at the line of the source that it is about."""
     if missing := re.search(r"citation ([\w:.#$%&+?<>~/-]+) not found", message):
-        return line_with(chapter, f"@{missing[1]}").error(
-            f"source {missing[1]} is in no bibliography"
-        )
+        said = f"source {missing[1]} is in no bibliography"
+        return line_with(chapter, f"@{missing[1]}").error(said)
     if tex := re.search(r"Could not convert TeX math (.+?),? rendering as TeX", message):
         return line_with(chapter, tex[1]).error(f"this formula cannot be set: {tex[1]}")
-    if ours := re.search(
-        r"(?:site|book|notebook|references)\.lua:\d+: (.+?) stack traceback", message
-    ):
+    filters = "site|book|notebook|references"
+    if ours := re.search(rf"(?:{filters})\.lua:\d+: (.+?) stack traceback", message):
         label = re.search(r"#[a-z]+-[\w-]+", ours[1])
         return line_with(chapter, label[0] if label else "").error(ours[1])
     return line_with(chapter, "").error(f"pandoc could not print this: {message}")
@@ -456,10 +399,9 @@ def _failure(chapter: Chapter, message: str) -> SourceError:
 
 def line_with(chapter: Chapter, needle: str) -> Line:
     """The first line of prose that holds `needle`, or the chapter's first line."""
-    lines = [item for item in chapter.items if isinstance(item, Line)] or [
-        Line("", chapter.path, 1)
-    ]
-    return next((line for line in lines if needle and needle in line.text), lines[0])
+    lines = [item for item in chapter.items if isinstance(item, Line)]
+    first = lines[0] if lines else Line("", chapter.path, 1)
+    return next((line for line in lines if needle and needle in line.text), first)
 
 
 def _cell_markdown(cell: Cell, outputs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -491,9 +433,8 @@ def _shown(cell: Cell, data: Mapping[str, Any]) -> Iterator[str]:
     elif "text/plain" in data:
         yield from _fenced(data["text/plain"], "")
     else:
-        raise cell.at.error(
-            f"a page cannot show what this cell gives: {', '.join(data) or 'nothing'}"
-        )
+        given = ", ".join(data) or "nothing"
+        raise cell.at.error(f"a page cannot show what this cell gives: {given}")
 
 
 def _fenced(text: str, info: str) -> Iterator[str]:

@@ -1,13 +1,11 @@
-"""The other engine: renders the same source with Quarto where it is installed, and adds to its
-pages what ours say about themselves.
-"""
+"""The other engine: Quarto renders the same source, and its pages get what ours say."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,7 @@ from course_press.pages.site import (
     put_in_place,
     write_slides,
 )
-from course_press.source.book import Book, read_book
+from course_press.source.book import Book, Say, read_book, silent
 from course_press.source.chapter import Chapter
 from course_press.source.errors import MissingError
 from course_press.source.files import staged, swap_in
@@ -53,12 +51,7 @@ def executable() -> str | None:
 
 
 def build(
-    root: Path,
-    langs: Sequence[str],
-    out: Path,
-    *,
-    answers: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    root: Path, langs: Sequence[str], out: Path, *, answers: bool = False, say: Say = silent
 ) -> list[Path]:
     """Render the book with Quarto, one profile a language, in place of the old site."""
     quarto = executable()
@@ -73,28 +66,16 @@ def build(
     with staged(out) as stage:
         for lang in langs:
             say(f"{lang} · quarto render")
+            where = ["render", "--profile", lang, "--output-dir", str((stage / lang).resolve())]
+            where += ["--metadata", "answers:true"] if answers else []
+            where += ["--metadata", "published:true"] if published(book_in(lang)) else []
+            env = {**os.environ, "QUARTO_PYTHON": sys.executable}
             done = subprocess.run(
-                [
-                    quarto,
-                    "render",
-                    "--profile",
-                    lang,
-                    "--output-dir",
-                    str((stage / lang).resolve()),
-                    *(["--metadata", "answers:true"] if answers else []),
-                    *(["--metadata", "published:true"] if published(book_in(lang)) else []),
-                ],
-                cwd=root,
-                env={**os.environ, "QUARTO_PYTHON": sys.executable},
-                capture_output=True,
-                text=True,
-                check=False,
+                [quarto, *where], cwd=root, env=env, capture_output=True, text=True, check=False
             )
             if done.returncode:
-                raise CourseError(
-                    f"quarto could not render the {lang} "
-                    f"book:\n{(done.stdout + done.stderr)[-3000:].strip()}"
-                )
+                told = (done.stdout + done.stderr)[-3000:].strip()
+                raise CourseError(f"quarto could not render the {lang} book:\n{told}")
             add_facts(book_in(lang), stage / lang)
         (stage / MARKER).touch()  # a site from here on
         write_slides(root, langs, [], stage, say=say)
@@ -107,9 +88,7 @@ def build(
 
 
 def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
-    """Add to the pages that Quarto made of this book in `folder` what ours say about themselves,
-    where it is not there yet.
-    """
+    """Add to Quarto's pages in `folder` what ours say about themselves, where it is not yet."""
     macros, ui, labels = _macros(), words(book.lang), label_facts(book)
     pages = list(_incomplete(book, folder))
     if draw and pages and book.meta.get("site-url"):
@@ -146,9 +125,7 @@ def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
 
 
 def link_up(book: Book, site: Path, langs: Sequence[str]) -> None:
-    """Let Quarto's pages of a language lead to what stands beside them in `site`: to their twins in
-    these languages, to their decks and notebooks, which this puts there; and to nothing else.
-    """
+    """Let Quarto's pages lead to their twins, decks and notebooks, put beside; to nothing else."""
     macros, ui, folder = _macros(), words(book.lang), site / book.lang
     for chapter in book.chapters:
         file = folder / about.url(chapter)
@@ -183,10 +160,8 @@ def _incomplete(book: Book, folder: Path) -> Iterator[tuple[Chapter, Any, Any]]:
             continue
         main = page.find(".//main")
         if main is None:
-            raise CourseError(
-                f"{about.url(chapter)} has no <main>, so it is no page of Quarto's: build with "
-                f"--engine embedded"
-            )
+            said = f"{about.url(chapter)} has no <main>, so it is no page of Quarto's"
+            raise CourseError(f"{said}: build with --engine embedded")
         yield chapter, page, main
 
 
@@ -202,9 +177,7 @@ def _draw_cards(book: Book, names: Collection[str], folder: Path) -> None:
 
 
 def _tell_others(head: Any, said: str) -> None:
-    """Let a page's head tell others what ours tell, instead of what Quarto's options `open-graph`,
-    `twitter-card` and `canonical-url` wrote, whose addresses lack the folder of the language.
-    """
+    """Put our metadata in a page's head: Quarto's addresses lack the language's folder."""
     for old in head.xpath(
         "link[@rel='canonical'] | meta[starts-with(@property, 'og:')]"
         " | meta[starts-with(@name, 'twitter:')]"
@@ -217,17 +190,13 @@ def _tell_others(head: Any, said: str) -> None:
 
 def _drop_unused(page: Any) -> None:
     """Take the calculator's long scripts from pages without it: Quarto puts them on each."""
-    if page.find_class("calculator"):
-        return
-    for script in page.iter("script"):
+    for script in () if page.find_class("calculator") else page.iter("script"):
         if (script.text or "").lstrip().startswith(_CALCULATOR):
             script.text = ""
 
 
 def _lead_nowhere(page: Any, repo: str) -> None:
-    """Take away what Quarto offers of a repository that is not there: its source, to edit a page,
-    to report an error.
-    """
+    """Take away links to a repository that is not there: source, edit, report."""
     for link in page.xpath("//a[starts-with(@href, $repo)]", repo=repo):
         if next(link.iterancestors("main"), None) is not None:
             link.drop_tag()  # what was said stays
@@ -236,9 +205,7 @@ def _lead_nowhere(page: Any, repo: str) -> None:
 
 
 def _drop_headings(page: Any, main: Any) -> None:
-    """Take the heading under which the cover stands in lists of pages from the cover itself, which
-    has the book's title: it is in the language of the file that all languages share.
-    """
+    """Take from the cover its heading for lists of pages: it has the book's title."""
     for heading in main.xpath(f".//h1[not(ancestor::*[@id='{_TITLE}'])]"):
         for name in (heading.get("id"), heading.getparent().get("id")):
             for link in page.xpath("//*[@id='TOC']//a[@href=$to]", to=f"#{name}"):
@@ -247,9 +214,7 @@ def _drop_headings(page: Any, main: Any) -> None:
 
 
 def _list_own_sources(page: Any) -> None:
-    """Let each page list what its own text cites, and nothing else: Quarto puts all that the book
-    cites on the first page with a list, hides the others' and leads citations there.
-    """
+    """Let each page list what it cites: Quarto puts the book's on its first list."""
     cites = page.find_class("citation")
     cited = {f"ref-{id_}" for one in cites for id_ in one.get("data-cites", "").split()}
     for listed in page.xpath("//*[@id='refs']"):
@@ -262,21 +227,15 @@ def _list_own_sources(page: Any) -> None:
 
 
 def _name_sections(main: Any, labels: Mapping[str, Mapping[str, str]], ui: Any) -> None:
-    """Let references to sections say their numbers on unnumbered pages, too: Quarto gives their
-    titles there.
-    """
+    """Let references to sections say numbers on unnumbered pages, too, not titles."""
     for link in main.find_class("quarto-xref"):
         label = labels.get(link.get("href").partition("#")[2], {"number": ""})
         if label["number"] and label["number"] not in link.text_content():
-            for part in list(link):
-                link.remove(part)
-            link.text = f"{ui['ui-' + label['kind']]}\u00a0{label['number']}"
+            link[:], link.text = [], f"{ui['ui-' + label['kind']]}\u00a0{label['number']}"
 
 
 def _let_references_agree(main: Any, lang: str) -> None:
-    """Give references, which Quarto fills in when its filters are done, and what follows each in
-    the same word to the filter that says how they read.
-    """
+    """Give references, and what follows each in a word, to the filter of particles."""
     links = main.find_class("quarto-xref")
     words_after = [re.findall(r"^\S*", link.tail or "")[0] for link in links]
     if not links:
@@ -285,30 +244,19 @@ def _let_references_agree(main: Any, lang: str) -> None:
         f'<p><a class="quarto-xref" href="#">{escape(link.text_content())}</a>{escape(after)}</p>'
         for link, after in zip(links, words_after, strict=True)
     )
-    for link, after, said in zip(
-        links, words_after, html.fragments_fromstring(_read_as_html(text, lang)), strict=True
-    ):
+    read = html.fragments_fromstring(_read_as_html(text, lang))
+    for link, after, said in zip(links, words_after, read, strict=True):
         new = said[0]
         if new.text_content() != link.text_content():
-            for part in list(link):
-                link.remove(part)
-            link.text = new.text_content()
+            link[:], link.text = [], new.text_content()
         link.tail = f"{new.tail or ''}{(link.tail or '')[len(after) :]}"
 
 
 def _read_as_html(text: str, lang: str) -> str:
     """HTML as the filter of references says it, in a language."""
+    more = [f"--metadata=lang:{lang}", f"--lua-filter={ASSETS / 'references.lua'}"]
     return str(
-        pypandoc.convert_text(
-            text,
-            "html",
-            format="html",
-            extra_args=[
-                "--wrap=none",
-                f"--metadata=lang:{lang}",
-                f"--lua-filter={ASSETS / 'references.lua'}",
-            ],
-        )
+        pypandoc.convert_text(text, "html", format="html", extra_args=["--wrap=none", *more])
     )
 
 

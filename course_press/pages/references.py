@@ -22,10 +22,8 @@ def labels_of(pages: Sequence[PrintedPage]) -> Labels:
     for page in pages:
         for label in page.data["labels"]:
             if label["id"] in labels:
-                other = labels[label["id"]].path
-                raise line_with(page.chapter, f"#{label['id']}").error(
-                    f"label #{label['id']} stands in {other} already"
-                )
+                said = f"label #{label['id']} stands in {labels[label['id']].path} already"
+                raise line_with(page.chapter, f"#{label['id']}").error(said)
             labels[label["id"]] = page.chapter
     return labels
 
@@ -41,9 +39,8 @@ def fill_references(page: PrintedPage, labels: Labels) -> str:
     def reference(match: re.Match[str]) -> str:
         id_ = match[1]
         if id_ not in labels:
-            raise line_with(page.chapter, f"@{id_}").error(
-                f"cross-reference @{id_} has no target in this book"
-            )
+            said = f"cross-reference @{id_} has no target in this book"
+            raise line_with(page.chapter, f"@{id_}").error(said)
         target = labels[id_]
         href = f"#{id_}" if target is page.chapter else f"{up(page.chapter)}{url(target)}#{id_}"
         return f'<a class="xref" href="{href}">'
@@ -59,10 +56,8 @@ def check_links(pages: Sequence[PrintedPage]) -> None:
             file, _, anchor = target.partition("#")
             url = os.path.normpath(PurePosixPath(page.url).parent / file) if file else page.url
             if url not in urls:
-                raise line_with(page.chapter, file.removesuffix(".html")).error(
-                    f"link to {target}: no such page in this book"
-                )
+                said = f"link to {target}: no such page in this book"
+                raise line_with(page.chapter, file.removesuffix(".html")).error(said)
             if anchor and anchor not in urls[url].data["ids"]:
-                raise line_with(page.chapter, f"#{anchor}").error(
-                    f"link to {target}: no such anchor on that page"
-                )
+                said = f"link to {target}: no such anchor on that page"
+                raise line_with(page.chapter, f"#{anchor}").error(said)

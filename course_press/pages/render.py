@@ -1,6 +1,4 @@
-"""Sets printed pages into the template, with what each knows of the others; and what the search
-finds in them.
-"""
+"""Sets printed pages into the template, with what each knows of others and the search finds."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,7 +13,7 @@ from course_press.check import parity
 from course_press.pages import about, csp, slides
 from course_press.pages.pandoc import PrintedPage, pandoc_version, templates
 from course_press.pages.references import fill_references, labels_of
-from course_press.pages.searchable import script, sections
+from course_press.pages.searchable import sections
 from course_press.run.execute import Cache
 from course_press.source.book import Book, Part
 
@@ -72,11 +70,8 @@ class Renderer:
         frame = {**context, "page": {**context["page"], "body": ""}, "csp": ""}
         return self.template.render({**context, "csp": csp.policy(self.template.render(frame))})
 
-    def search_index(self, cache: Cache) -> str:
-        """The script that holds what the search looks through."""
-        return script(self._results(cache))
-
-    def _results(self, cache: Cache) -> Iterator[dict[str, str]]:
+    def search_results(self, cache: Cache) -> Iterator[dict[str, str]]:
+        """What the search looks through."""
         others = words(self.book.lang, "also")
         for page in self.pages:
             title = page.chapter.title
@@ -89,17 +84,13 @@ class Renderer:
                     one["aside"] = "1"
                 if found["id"].startswith("term-"):
                     others_here = others.get(f"also-{found['id'].removeprefix('term-')}", "")
-                    one |= {
-                        "label": title,
-                        "also": f"{found.get('also', '')} {others_here}".strip(),
-                    }
+                    also = f"{found.get('also', '')} {others_here}".strip()
+                    one |= {"label": title, "also": also}
                 anchor = one.pop("id")
                 yield {**one, "url": f"{page.url}#{anchor}" if anchor else page.url}
 
     def predictions(self) -> str:
-        """The script that asks for predictions, with what all of them share; nothing where the book
-        has none.
-        """
+        """The script that asks for predictions, and what all share; nothing where none are."""
         asking = next((page for page in self.pages if page.data["guesses"]), None)
         if not (shared := asking and _SHARED.search(self._whole(asking))):
             return ""
@@ -164,24 +155,17 @@ def _stale(book: Book, source: Book) -> dict[Path, str]:
     """What pages say whose English has moved on, by the page's path."""
     if book is source:
         return {}
-    stamps, ui = parity.read_stamps(book.root, book.lang), words(book.lang)
-    counts = {
-        page.path: len(parity.stale_sections(english, stamps))
-        for english, page in parity.pairs(source, book)
-    }
+    stamps, said = parity.read_stamps(book.root, book.lang), words(book.lang)["ui-stale"]
     return {
-        path: ui["ui-stale"].replace("{n}", str(count)) for path, count in counts.items() if count
+        page.path: said.replace("{n}", str(count))
+        for english, page in parity.pairs(source, book)
+        if (count := len(parity.stale_sections(english, stamps)))
     }
 
 
 def _nested(toc: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     top: list[dict[str, Any]] = []
     for entry in toc:
-        item = {
-            "id": entry["id"],
-            "number": entry["number"],
-            "title": entry["title"],
-            "children": [],
-        }
+        item = {name: entry[name] for name in ("id", "number", "title")} | {"children": []}
         (top[-1]["children"] if entry["level"] > 2 and top else top).append(item)
     return top

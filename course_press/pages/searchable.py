@@ -1,6 +1,6 @@
-"""What a page says under each heading, and in each term, caption and exercise, as plain text for
-the search: read from the page as printed, formulas too. Its index is made as the engine in the
-browser would have made it, which has nothing left to index.
+"""What a page says under its headings, in terms, captions and exercises, as text for the search.
+
+The index is as the engine in the browser would have made it, which has nothing left to index.
 """
 
 import json
@@ -19,49 +19,21 @@ from lxml import html
 # Elements that are no prose.
 LEFT_OUT = {"script", "style", "svg", "pre", "form", "button"}
 LEFT_OUT_CLASSES = {
-    "cell-code",
-    "anchor",
-    "calculator",
-    "header-section-number",
-    "equation-number",
-    "exercise-said",
-    "explorer",
-    "guess",
-    "guesses",
-    "references",
+    *("cell-code", "anchor", "header-section-number", "equation-number", "exercise-said"),
+    *("calculator", "explorer", "guess", "guesses", "references"),
 }
 # Elements that part words.
 BLOCKS = {
-    "p",
-    "li",
-    "td",
-    "th",
-    "tr",
-    "div",
-    "section",
-    "figure",
-    "figcaption",
-    "blockquote",
-    "summary",
-    "details",
-    "h4",
-    "br",
+    *("p", "li", "td", "th", "tr", "div", "section", "figure", "figcaption", "blockquote"),
+    *("summary", "details", "h4", "br"),
 }
 SPACED = set("=≠<>≤≥≈≪≫+−±×⋅·→⇒⇔∈")
 
 
 def sections(body: str) -> list[dict[str, str]]:
-    """The id, title and text of each part of a page: what stands under a heading down to the third
-    level, or before the first, without an id; and apart from it, with a label that says what they
-    are, the captions, the exercises and the terms of the glossary, these also by their other names.
+    """The id, title and text of each part of a page, down to the third level of headings.
 
-    Examples
-    --------
-    >>> sections('<p>Open.</p><section id="a"><h2>A</h2><p>So <code>x</code>.</p></section>')
-    [{'id': '', 'title': '', 'text': 'Open.'}, {'id': 'a', 'title': 'A', 'text': 'So x.'}]
-    >>> sections('<figure id="fig-a" class="float"><figcaption><span class="caption-label">Figure 1'
-    ... '</span> A line. It bends.</figcaption></figure>')
-    [{'id': 'fig-a', 'title': 'A line.', 'text': 'It bends.', 'label': 'Figure 1'}]
+    Apart from these, with a label of what they are: captions, exercises, and the glossary's terms.
     """
     reader = _Reader()
     reader.read(html.fragment_fromstring(body, create_parent="main"))
@@ -154,13 +126,7 @@ class _Reader:
 
 
 def plain(formula: ElementTree.Element) -> str:
-    """A formula of MathML on one line, as one would type it.
-
-    Examples
-    --------
-    >>> plain(ElementTree.fromstring("<math><msup><mi>I</mi><mo>∗</mo></msup><mo>≈</mo><msub><mi>a</mi><mn>2</mn></msub></math>"))
-    'I* ≈ a_2'
-    """  # noqa: E501
+    """A formula of MathML on one line, as one would type it."""
     return re.sub(r" +", " ", _said(formula)).strip()
 
 
@@ -175,9 +141,9 @@ def _said(node: ElementTree.Element) -> str:
         case "mspace":
             return " "
         case "semantics":
-            return _said(parts[0]) if parts else ""
+            return "".join(map(_said, parts[:1]))
         case "mfrac":
-            return f"{_whole(parts[0])}/{_whole(parts[1])}"
+            return "/".join(map(_whole, parts))
         case "msqrt":
             return f"√({''.join(map(_said, parts))})"
         case "msub" | "munder":
@@ -215,14 +181,9 @@ _VERSION = 2
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text as the index has them: in small letters without accents, and Hangul by
-    pairs of syllables, since particles cling to words. `assets/search.js` takes a question apart
-    alike.
+    """Words of a text as the index has them; `assets/search.js` takes questions apart alike.
 
-    Examples
-    --------
-    >>> tokens("Índice de KV-cache: 산술 강도가")
-    ['indice', 'de', 'kv', 'cache', '산술', '강도', '도가']
+    Small letters without accents, and Hangul by pairs of syllables, since particles cling to words.
     """
     marked = unicodedata.normalize("NFD", text.lower())
     bare = "".join(letter for letter in marked if not unicodedata.category(letter).startswith("M"))
@@ -234,14 +195,7 @@ def tokens(text: str) -> list[str]:
 
 
 def index(results: Iterable[Mapping[str, str]]) -> dict[str, Any]:
-    """An index in the form that MiniSearch loads.
-
-    Examples
-    --------
-    >>> made = index([{"title": "Ridge", "text": "The ridge point"}])
-    >>> made["index"]
-    [['point', {'1': {'0': 1}}], ['ridge', {'0': {'0': 1}, '1': {'0': 1}}], ['the', {'1': {'0': 1}}]]
-    """  # noqa: E501
+    """An index in the form that MiniSearch loads."""
     stored = [dict(one) for one in results]
     terms: dict[str, dict[str, dict[str, int]]] = {}
     lengths: dict[str, list[int]] = {}
@@ -259,9 +213,9 @@ def index(results: Iterable[Mapping[str, str]]) -> dict[str, Any]:
         "fieldIds": {name: field for field, name in enumerate(FIELDS)},
         "fieldLength": lengths,
         "averageFieldLength": [
-            sum(one[field] for one in lengths.values()) / max(1, len(stored))
-            for field in range(len(FIELDS))
-        ],
+            sum(column) / max(1, len(stored)) for column in zip(*lengths.values(), strict=True)
+        ]
+        or [0.0] * len(FIELDS),
         "storedFields": {str(number): one for number, one in enumerate(stored)},
         "dirtCount": 0,
         "index": [[term, terms[term]] for term in sorted(terms)],
@@ -270,14 +224,7 @@ def index(results: Iterable[Mapping[str, str]]) -> dict[str, Any]:
 
 
 def script(results: Iterable[Mapping[str, str]]) -> str:
-    r"""The index as a script, which a page opened as a file may load too: a text to be decoded,
-    which browsers read faster than an object.
-
-    Examples
-    --------
-    >>> script([])[:44]
-    'window.COURSE_SEARCH = \'{"documentCount":0,"'
-    """
+    """The index as a script, for pages opened as files: a text, which browsers read fast."""
     text = json.dumps(index(results), ensure_ascii=False, separators=(",", ":"))
     quoted = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"window.COURSE_SEARCH = '{quoted}';\n"

@@ -1,6 +1,4 @@
-"""What others see of the book: the picture that a shared link shows, and the map for search
-engines. Both need whole addresses, so there is none without the site's own.
-"""
+"""What others see: the picture of a shared link, and search engines' map; at addresses only."""
 
 import base64
 import io
@@ -33,18 +31,15 @@ _HANGUL_FONTS = (
     ("AppleSDGothicNeo.ttc", "AppleSDGothicNeo.ttc"),
     ("malgun.ttf", "malgunbd.ttf"),
 )
+_MAP = """<?xml version="1.0" encoding="UTF-8"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" \
+xmlns:xhtml="http://www.w3.org/1999/xhtml">"""
 # A figure has few: a palette makes a third of the file.
 _COLOURS = 64
 
 
 def first_picture(cells: Iterable[Iterable[Mapping[str, Any]]]) -> Picture | None:
-    r"""The first figure among the outputs of cells.
-
-    Examples
-    --------
-    >>> first_picture([[], [{"data": {"text/plain": "1"}}, {"data": {"image/png": "iVBO"}}]])[2]()
-    b'\x89PN'
-    """
+    """The first figure among the outputs of cells."""
     for at, outputs in enumerate(cells):
         for output in outputs:
             if picture := output.get("data", {}).get("image/png"):
@@ -54,13 +49,7 @@ def first_picture(cells: Iterable[Iterable[Mapping[str, Any]]]) -> Picture | Non
 
 
 class Face(NamedTuple):
-    """What a link to a page shows.
-
-    Attributes
-    ----------
-    picture : its first figure; `None` where it has none, or none that can be drawn here.
-    title, finding, book : of the page, what it finds in a sentence, and of the book.
-    """
+    """What a link to a page shows; of figures, one that can be drawn here."""
 
     picture: Picture | None
     title: str
@@ -82,14 +71,7 @@ def faces(book: Book, pictures: Mapping[str, Picture | None]) -> dict[str, Face]
 
 
 def font(said: str) -> tuple[str, str] | None:
-    """Fonts for a text, regular and bold: those that come with the book, or, for Hangul, those of
-    this machine; `None` where it has none.
-
-    Examples
-    --------
-    >>> font("roofline")[0].endswith("source-serif-4.woff2")
-    True
-    """
+    """Fonts for a text, regular and bold: the book's or, for Hangul, this machine's, if any."""
     if not _HANGUL.search(said):
         return _LETTERS, _LETTERS
     for pair in _HANGUL_FONTS:
@@ -102,15 +84,12 @@ def font(said: str) -> tuple[str, str] | None:
 
 
 def card(picture: bytes, face: Face) -> bytes:
-    """A sheet of the size that social sites show, as PNG: what a page says of itself, and a figure
-    on the right half.
-    """
+    """A PNG of the size that social sites show: a page's words, and a figure on the right."""
     figure = Image.open(io.BytesIO(picture)).convert("RGB")
     half, high = SIZE[0] // 2, SIZE[1] - 2 * _MARGIN
     scale = min((half - _MARGIN) / figure.width, high / figure.height)
-    figure = figure.resize(
-        (round(figure.width * scale), round(figure.height * scale)), Image.Resampling.LANCZOS
-    )
+    size = round(figure.width * scale), round(figure.height * scale)
+    figure = figure.resize(size, Image.Resampling.LANCZOS)
     sheet = Image.new("RGB", SIZE, "white")
     sheet.paste(_ACCENT, (0, 0, _STRIPE, SIZE[1]))
     left = half + (half - _MARGIN - figure.width) // 2
@@ -134,9 +113,8 @@ def _write(pen: ImageDraw.ImageDraw, face: Face, end: int, high: int) -> None:
             wrapped = _lines(text, letters, end - left)
             parts += [(y + 1.3 * pixels * i, line, letters, bold) for i, line in enumerate(wrapped)]
             y += 1.3 * pixels * len(wrapped) + 0.5 * size
-        if y <= high - 2 * _MARGIN and all(
-            of.getlength(line) <= end - left for _, line, of, _ in parts
-        ):
+        fits = all(of.getlength(line) <= end - left for _, line, of, _ in parts)
+        if fits and y <= high - 2 * _MARGIN:
             break
     for at, line, letters, bold in parts:
         pen.text((left, at), line, _INK if bold else _MUTED, letters)
@@ -165,15 +143,7 @@ def _lines(text: str, letters: ImageFont.FreeTypeFont, room: float) -> list[str]
 def cards(
     own: Mapping[str, Face], english: Mapping[str, Face], there: Path | None = None
 ) -> dict[str, tuple[list[Any], Callable[[], bytes]]]:
-    """The pictures of pages to share, by the pages' names: the first figure of each, beside its
-    words, as what it is made of, and what makes it. What no font here has the letters of is the
-    English one's.
-
-    Examples
-    --------
-    >>> cards({"one": Face(None, "One", "Nothing.", "A book")}, {})
-    {}
-    """
+    """The pictures of pages to share by their names; in English where letters have no font."""
     made: dict[str, tuple[list[Any], Callable[[], bytes]]] = {}
     for name, face in own.items():
         first = english.get(name)
@@ -183,29 +153,15 @@ def cards(
         fonts = font("".join(face[1:]))
         said = face if fonts else first
         if picture and said:
-            made[name] = [picture[1], said[1:], fonts], partial(_drawn, picture, said)
+            draw = partial(lambda picture, face: card(picture[2](), face), picture, said)
+            made[name] = [picture[1], said[1:], fonts], draw
         elif there and (file := there / f"{name}.png").is_file():
             made[name] = [file.stat().st_mtime_ns, str(file)], file.read_bytes
     return made
 
 
-def _drawn(picture: Picture, face: Face) -> bytes:
-    return card(picture[2](), face)
-
-
 def sitemap(site: str, folders: Mapping[str, Path]) -> str:
-    """The map of all pages, each with its twins in the other languages; decks are for those who
-    come from a page.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = (Path(folder) / "index.html").write_text("")
-    ...     text = sitemap("https://example.org", {"en": Path(folder)})
-    >>> text.splitlines()[2]
-    '<url><loc>https://example.org/en/index.html</loc></url>'
-    """
+    """The map of all pages, each with its twins in the other languages; no decks."""
     twins: dict[str, dict[str, str]] = {}
     for lang, folder in folders.items():
         for file in sorted(folder.rglob("*.html")):
@@ -215,16 +171,7 @@ def sitemap(site: str, folders: Mapping[str, Path]) -> str:
             shared = path.replace(f"chapters/{lang}/", "chapters/*/", 1)
             twins.setdefault(shared, {})[lang] = f"{site}/{lang}/{path}"
     lines = [line for pages in twins.values() for line in _entries(pages, list(folders))]
-    return "\n".join(
-        [
-            '<?xml version="1.0" encoding="UTF-8"?>',
-            '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" '
-            'xmlns:xhtml="http://www.w3.org/1999/xhtml">',
-            *lines,
-            "</urlset>",
-            "",
-        ]
-    )
+    return "\n".join([_MAP, *lines, "</urlset>\n"])
 
 
 def _entries(pages: Mapping[str, str], langs: Sequence[str]) -> Iterable[str]:

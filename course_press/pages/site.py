@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 from course_lib import CourseError
 from course_book.text import words
 from course_press.check import parity
-from course_press.pages import about, csp, share, slides
+from course_press.pages import about, csp, searchable, share, slides
 from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pages, templates
 from course_press.pages.references import check_links, fill_references, labels_written
 from course_press.pages.render import Renderer
 from course_press.run.execute import Cache
-from course_press.source.book import Book, configured, languages, read_book
+from course_press.source.book import Book, Say, configured, languages, read_book, silent
+from course_press.source.errors import choose
 from course_press.source.files import linked, put, staged, swap_in
 
 _DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
@@ -33,17 +34,9 @@ Parts: TypeAlias = Mapping[str, tuple[str, Callable[[], Files]]]
 
 
 def build(
-    root: Path,
-    langs: Sequence[str],
-    out: Path,
-    *,
-    answers: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    root: Path, langs: Sequence[str], out: Path, *, answers: bool = False, say: Say = silent
 ) -> list[Path]:
-    """Build the site in these languages and put it in the place of the old one.
-
-    Nothing of `out` changes before every page is printed.
-    """
+    """Build the site and put it in the place of the old one, once every page is printed."""
     check_out(out)
     book_in = cache(partial(read_book, root, answers=answers))  # each is read once
     every, results = every_language(root, langs, out), kept(root)
@@ -135,26 +128,17 @@ def _bytes(content: str | bytes | None) -> bytes | None:
 
 
 def write_slides(
-    root: Path,
-    langs: Sequence[str],
-    names: Sequence[str],
-    out: Path,
-    *,
-    say: Callable[[str], None] = lambda _: None,
+    root: Path, langs: Sequence[str], names: Sequence[str], out: Path, *, say: Say = silent
 ) -> list[Path]:
     """Write the decks of some chapters, or of all where none is named, into a site that stands."""
     books = [read_book(root, lang) for lang in langs]
     chapters = [chapter.path.stem for chapter in books[0].chapters if chapter.number]
     for name in names:
-        if name not in chapters:
-            raise CourseError(
-                f"{name!r} is no chapter with slides: choose from {', '.join(chapters)}"
-            )
+        choose(name, chapters, f"{name!r} is no chapter with slides")
     for lang in langs:
         if not ((out / MARKER).is_file() and (out / lang / "index.html").is_file()):
-            raise CourseError(
-                f"--out {str(out)!r} holds no site in {lang}: run course build --lang {lang} first"
-            )
+            said = f"--out {str(out)!r} holds no site in {lang}"
+            raise CourseError(f"{said}: run course build --lang {lang} first")
     written, results = [], kept(root)
     printed = print_pages(books, names or chapters, say=say)
     for book, pages in zip(books, printed, strict=True):
@@ -171,24 +155,19 @@ def write_slides(
 
 def every_language(root: Path, langs: Sequence[str], out: Path) -> list[str]:
     """The languages that `out` holds once these are built, in the book's order."""
-    return [
-        lang for lang in languages(root) if lang in langs or (out / lang / "index.html").is_file()
-    ]
+    stand = {file.parent.name for file in out.glob("*/index.html")}
+    return [lang for lang in languages(root) if lang in langs or lang in stand]
 
 
 def check_out(out: Path) -> None:
     """Refuse a folder that holds something else: a build replaces what is there."""
     if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / MARKER).exists()):
-        raise CourseError(
-            f"--out {str(out)!r} holds files that are not a site built here: choose a new "
-            f"or empty folder"
-        )
+        said = f"--out {str(out)!r} holds files that are not a site built here"
+        raise CourseError(f"{said}: choose a new or empty folder")
 
 
 def rewrite_cover(book: Book, pages: Sequence[PrintedPage], out: Path) -> None:
-    """Print the cover of a site that stands in `out` anew, with links to the exports that are there
-    now.
-    """
+    """Print the cover of a site that stands in `out` anew, with links to its exports."""
     source = book if book.lang == parity.SOURCE else read_book(book.root, parity.SOURCE)
     every = every_language(book.root, [book.lang], out)
     cards = [file.stem for file in (out / book.lang / about.CARDS).glob("*.png")]
@@ -210,8 +189,20 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
     shown = any((folder / cover).is_file() for folder in (stage, out))
     files = {MARKER: "Written by course build: the next build replaces this folder's languages.\n"}
     for name, root, missing in (("index.html", "", False), ("404.html", host, True)):
+        # What each says of a language, in that language.
+        listed = [
+            {
+                "code": lang,
+                "name": words(lang)["ui-language"],
+                "title": str(configured(first.root, lang).meta["title"]),
+                "description": str(configured(first.root, lang).meta.get("description", "")),
+                "missing": words(lang)["ui-no-page"],
+                "href": f"{root}{lang}/index.html",
+            }
+            for lang in every
+        ]
         context = {
-            "languages": [_entry(first.root, lang, root) for lang in every],
+            "languages": listed,
             "root": root,
             "missing": missing,
             # Wherever it is served from, it finds no file: it carries its look along.
@@ -225,8 +216,12 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
     if site:
         folders = {lang: (stage if (stage / lang).is_dir() else out) / lang for lang in every}
         files["sitemap.xml"] = share.sitemap(site, folders)
-    _write_folder(_assets(), out / "assets", stage / "assets")
-    same = {name for name, text in files.items() if _stands(out / name, text)}
+    left_out = {".lua", ".csl", ".j2", ".scss", ".html", ".woff2"}
+    assets = (file for file in ASSETS.rglob("*") if file.is_file() and file.suffix not in left_out)
+    given = {file.relative_to(ASSETS).as_posix(): _asset(file) for file in assets}
+    _write_folder(given, out / "assets", stage / "assets")
+    stands = {name: text.encode() for name, text in files.items() if (out / name).is_file()}
+    same = {name for name, text in stands.items() if (out / name).read_bytes() == text}
     if same == set(files) and not any(stage.iterdir()):
         return
     for name, text in files.items():
@@ -237,61 +232,27 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
     put(stage, out)
 
 
-def _stands(file: Path, text: str) -> bool:
-    return file.is_file() and file.read_bytes() == text.encode()
-
-
-def _assets() -> Files:
-    """The site's scripts, styles and pictures."""
-    files: dict[str, str | bytes] = {}
-    left_out = {".lua", ".csl", ".j2", ".scss", ".html", ".woff2"}
-    for file in sorted(ASSETS.rglob("*")):
-        if not file.is_file() or file.suffix in left_out:
-            continue
-        path = file.relative_to(ASSETS).as_posix()
-        if file.parent == ASSETS and file.suffix == ".js":
-            files[path] = lean(file.read_text(encoding="utf-8"))
-        elif file.parent == ASSETS and file.suffix == ".css":
-            files[path] = _with_fonts(file)
-        else:
-            files[path] = file.read_bytes()
-    return files
-
-
-def _entry(root: Path, lang: str, above: str) -> dict[str, str]:
-    """What the page above the languages says of one, in that language."""
-    meta, ui = configured(root, lang).meta, words(lang)
-    return {
-        "code": lang,
-        "name": ui["ui-language"],
-        "title": str(meta["title"]),
-        "description": str(meta.get("description", "")),
-        "missing": ui["ui-no-page"],
-        "href": f"{above}{lang}/index.html",
-    }
+def _asset(file: Path) -> str | bytes:
+    """One of the site's scripts, styles and pictures as a page gets it."""
+    if file.parent == ASSETS and file.suffix == ".js":
+        return lean(file.read_text(encoding="utf-8"))
+    return (
+        _with_fonts(file) if file.parent == ASSETS and file.suffix == ".css" else file.read_bytes()
+    )
 
 
 def _with_fonts(style: Path) -> str:
-    """A style sheet that holds its fonts: one that comes later comes too late for what has been
-    laid out without it.
-    """
+    """A style sheet that holds its fonts: later ones come too late for what is laid out."""
 
     def held(match: re.Match[str]) -> str:
-        return f'url("data:font/woff2;base64,{base64.b64encode((style.parent / match[1]).read_bytes()).decode()}")'  # noqa: E501
+        body = base64.b64encode((style.parent / match[1]).read_bytes()).decode()
+        return f'url("data:font/woff2;base64,{body}")'
 
     return re.sub(r'url\("([^":]+\.woff2)"\)', held, lean(style.read_text(encoding="utf-8")))
 
 
 def put_apart(text: str, page: str) -> tuple[str, dict[str, str]]:
-    """A page without the long data of its figures, and that data as scripts beside it: a first
-    visit does not wait for what it may never scroll to.
-
-    Examples
-    --------
-    >>> text = '<script type="application/json">{}</script>'
-    >>> put_apart(text, "one")[0] == text
-    True
-    """
+    """A page without its figures' long data, and that as scripts beside it, for later."""
     apart: dict[str, str] = {}
 
     def lifted(found: re.Match[str]) -> str:
@@ -312,9 +273,7 @@ def page_files(path: str, text: str) -> dict[str, str]:
 
 
 def deck_files(path: str, text: str, beside: Files) -> dict[str, str]:
-    """A deck; what its figures hold in common with the chapter's page, whose scripts are among the
-    files `beside`, stays there.
-    """
+    """A deck; data that its figures share with the chapter's page stays `beside`."""
     held = {script: one for one, script in beside.items() if one.endswith(".js")}
     files = page_files(path, text)
     folder = PurePosixPath(path).parent
@@ -382,7 +341,7 @@ def _parts(
     found = [[keys[page.url], page.chapter.title, page.chapter.meta] for page in pages]
     parts["search.js"] = (
         Cache.key(makers, found),
-        lambda: {"search.js": renderer.search_index(results)},
+        lambda: {"search.js": searchable.script(renderer.search_results(results))},
     )
     asking = [keys[page.url] for page in pages if page.data["guesses"]][:1]
     parts["predict.js"] = (

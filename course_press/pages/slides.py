@@ -33,14 +33,13 @@ def url(page: PrintedPage) -> str:
 
 def features(body: str) -> dict[str, Any]:
     """What a printed text needs beside it: which scripts and styles."""
+    classes = {"exercises": "exercise", "explorers": "explorer"}
+    classes |= {name: name for name in ("moving", "calculator")}
     return {
         "math": "<math" in body,
-        "exercises": 'class="exercise"' in body,
         "predictions": any(f'class="{name}"' in body for name in ("guess", "guesses")),
-        "explorers": 'class="explorer"' in body,
         "kinds": set(re.findall(r'class="explorer"[^>]* data-kind="(\w+)"', body)),
-        "moving": 'class="moving"' in body,
-        "calculator": 'class="calculator"' in body,
+        **{name: f'class="{of}"' in body for name, of in classes.items()},
     }
 
 

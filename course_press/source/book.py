@@ -1,56 +1,33 @@
 """The book: `_quarto.yml` with a language's profile laid over it, and the chapters it lists."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
-from course_press.source.chapter import Chapter, read_chapter, read_text
+from course_press.source.chapter import Chapter, Line, read_chapter, read_text
 from course_press.source.errors import SourceError
 
 # The keys of `_quarto*.yml` that the embedded engine honours, or may pass over because they only
 # dress Quarto's pages.
 CONFIG_KEYS = {
-    "": {
-        "project",
-        "profile",
-        "book",
-        "lang",
-        "bibliography",
-        "csl",
-        "format",
-        "execute",
-        "filters",
-        "crossref",
-        "theme",
-        "language",
-        "install-ref",
-        "answers",
-    },
-    "project": {"type", "output-dir", "execute-dir", "render", "resources", "post-render"},
-    "book": {
-        "title",
-        "subtitle",
-        "author",
-        "description",
-        "chapters",
-        "repo-url",
-        "repo-branch",
-        "repo-actions",
-        "site-url",
-        "page-navigation",
-        "search",
-        "sidebar",
-        "navbar",
-        "page-footer",
-        "date",
-        "favicon",
-        "open-graph",
-        "twitter-card",
-    },
+    "": "project profile book lang bibliography csl format execute filters crossref theme language "
+    "install-ref answers",
+    "project": "type output-dir execute-dir render resources post-render",
+    "book": "title subtitle author description chapters repo-url repo-branch repo-actions site-url "
+    "page-navigation search sidebar navbar page-footer date favicon open-graph twitter-card",
 }
+
+
+# Is told what is going on, a line at a time.
+Say: TypeAlias = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +40,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """The book in one language: `_quarto.yml` with `_quarto-<lang>.yml` laid over it, and its
-    chapters.
-    """
+    """The book in one language: `_quarto.yml`, `_quarto-<lang>.yml` over it, and its chapters."""
 
     root: Path
     lang: str
@@ -74,11 +49,12 @@ class Book:
 
     @property
     def chapters(self) -> list[Chapter]:
-        return [
-            c
-            for item in self.contents
-            for c in (item.chapters if isinstance(item, Part) else [item])
-        ]
+        parts = (one.chapters if isinstance(one, Part) else [one] for one in self.contents)
+        return [*chain.from_iterable(parts)]
+
+    @property
+    def prose(self) -> Iterator[Line]:
+        return (line for chapter in self.chapters for line in chapter.prose)
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -102,58 +78,44 @@ def languages(root: Path) -> list[str]:
     listed = group[0] if isinstance(group, list) and group and isinstance(group[0], list) else group
     names = [str(name) for name in listed] if isinstance(listed, list) else []
     if not names:
-        raise SourceError(
-            Path("_quarto.yml"), 1, "profile.group names no language, e.g. [en, es, ko]"
-        )
+        said = "profile.group names no language, e.g. [en, es, ko]"
+        raise SourceError(Path("_quarto.yml"), 1, said)
     return names
 
 
 def configured(root: Path, lang: str) -> Book:
     """The book at `root` in one language as its configuration has it, without its chapters."""
-    return Book(
-        root, lang, _merged(_config(root / "_quarto.yml"), _config(root / f"_quarto-{lang}.yml"))
-    )
+    shared, own = (_config(root / name) for name in ("_quarto.yml", f"_quarto-{lang}.yml"))
+    return Book(root, lang, _merged(shared, own))
 
 
 def read_book(root: Path, lang: str, *, answers: bool = False) -> Book:
-    """Read the book at `root` in one language.
+    """Read the book at `root` in one language, for instructors with `answers`.
 
-    Parameters
-    ----------
-    root : the book's folder.
-    lang : a language of the book.
-    answers : whether its pages print what only instructors read, as they do where `answers: true`
-        stands in `_quarto.yml`.
-
-    Raises
-    ------
-    SourceError
-        Naming file and line, if a file is missing or holds something that the press does not know.
+    What is missing or not known is refused with file and line.
     """
     profile = root / f"_quarto-{lang}.yml"
-    config = _merged(_config(root / "_quarto.yml"), _config(profile))
+    config = dict(configured(root, lang).config)
     if answers:
-        config = {**config, "answers": True}
+        config["answers"] = True
+
+    def wrong(text: Any, said: str, *files: Path) -> SourceError:
+        """At the first line that has a text in these files, or else at the profile's first."""
+        for file in files or (profile,):
+            for number, line in enumerate(read_text(file).splitlines(), 1):
+                if str(text) in line:
+                    return SourceError(Path(file.name), number, said)
+        return SourceError(Path(profile.name), 1, said)
+
+    both = profile, root / "_quarto.yml"
     for section, allowed in CONFIG_KEYS.items():
         given = config.get(section, {}) if section else config
         if not isinstance(given, Mapping):
-            where = next(
-                (f for f in (profile, root / "_quarto.yml") if section in read_text(f)), profile
-            )
-            raise SourceError(
-                Path(where.name), _line_of(where, section), f"{section} must hold key: value pairs"
-            )
+            raise wrong(section, f"{section} must hold key: value pairs", *both)
         for key in given:
-            if key not in allowed:
-                where = next(
-                    (f for f in (profile, root / "_quarto.yml") if str(key) in read_text(f)),
-                    profile,
-                )
-                raise SourceError(
-                    Path(where.name),
-                    _line_of(where, key),
-                    f"the press does not know {section + '.' if section else ''}{key}",
-                )
+            if key not in allowed.split():
+                name = f"{section}.{key}" if section else key
+                raise wrong(key, f"the press does not know {name}", *both)
     if not config.get("book", {}).get("title"):
         raise SourceError(Path(profile.name), 1, "book.title is missing")
     contents: list[Chapter | Part] = []
@@ -161,11 +123,8 @@ def read_book(root: Path, lang: str, *, answers: bool = False) -> Book:
 
     def chapter(path: str, title: str | None = None) -> Chapter:
         nonlocal number
-        file = root / path
-        if not file.is_file():
-            raise SourceError(
-                Path(profile.name), _line_of(profile, path), f"chapter {path} does not exist"
-            )
+        if not (root / path).is_file():
+            raise wrong(path, f"chapter {path} does not exist")
         page = read_chapter(root, Path(path), lang)
         if title:
             page = replace(page, meta={**page.meta, "title": title})
@@ -188,26 +147,16 @@ def read_book(root: Path, lang: str, *, answers: bool = False) -> Book:
         ):
             contents.append(Part(str(entry["part"]), [chapter(path) for path in entry["chapters"]]))
         else:
-            raise SourceError(
-                Path(profile.name),
-                _line_of(profile, "chapters"),
-                f"chapters takes files, href with text, part with chapters (got {entry!r})",
-            )
+            takes = "files, href with text, part with chapters"
+            raise wrong("chapters", f"chapters takes {takes} (got {entry!r})")
     if not contents:
         raise SourceError(Path(profile.name), 1, "book.chapters is empty")
     found = Book(root, lang, config, contents)
     named = [("bibliography", file) for file in found.bibliography]
     for kind, source in [*named, *([("csl", found.csl)] if found.csl else [])]:
         if not source.is_file():
-            where = next(
-                (f for f in (profile, root / "_quarto.yml") if source.name in read_text(f)), profile
-            )
-            said = (
-                f"{kind} "
-                f"{source.relative_to(root) if source.is_relative_to(root) else source} does "
-                f"not exist"
-            )
-            raise SourceError(Path(where.name), _line_of(where, source.name), said)
+            shown = source.relative_to(root) if source.is_relative_to(root) else source
+            raise wrong(source.name, f"{kind} {shown} does not exist", *both)
     return found
 
 
@@ -229,16 +178,12 @@ def _config(file: Path) -> dict[str, Any]:
     try:
         loaded = _Loader(read_text(file, Path(file.name))).get_single_data()
     except FileNotFoundError:
-        raise SourceError(
-            Path(file.name), 1, "the file does not exist: run this in the book's folder"
-        ) from None
+        said = "the file does not exist: run this in the book's folder"
+        raise SourceError(Path(file.name), 1, said) from None
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise SourceError(
-            Path(file.name),
-            mark.line + 1 if mark else 1,
-            f"not valid YAML: {getattr(error, 'problem', error)}",
-        ) from None
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", error)
+        line = mark.line + 1 if mark else 1
+        raise SourceError(Path(file.name), line, f"not valid YAML: {problem}") from None
     if not isinstance(loaded, dict):
         raise SourceError(Path(file.name), 1, "must hold key: value pairs")
     return loaded
@@ -251,9 +196,3 @@ def _merged(below: Any, above: Any) -> Any:
     if isinstance(below, list) and isinstance(above, list):
         return [*below, *above]
     return below if above is None else above
-
-
-def _line_of(file: Path, text: Any) -> int:
-    return next(
-        (i for i, line in enumerate(read_text(file).splitlines(), 1) if str(text) in line), 1
-    )

@@ -1,6 +1,4 @@
-"""A chapter as written: configuration, front matter, includes, cells and inline expressions, each
-with file and line.
-"""
+"""A chapter as written: front matter, includes, cells, inline expressions, by file and line."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,34 +12,15 @@ import yaml
 from course_press.source.errors import SourceError
 
 FRONT_MATTER = {
-    "title",
-    "description",
-    "prerequisites",
-    "work",
-    "notebook",
-    "audience",
-    "engine",
-    "jupyter",
-    "lang",
+    *("title", "description", "prerequisites", "work"),
+    *("notebook", "audience", "engine", "jupyter", "lang"),
 }
 CELL_OPTIONS = {"echo", "code-fold", "eval", "output"}
-SHORTCODES = {"include"}
+
 DIV_CLASSES = {
-    "content-visible",
-    "content-hidden",
-    "panel-tabset",
-    "column-margin",
-    "aside",
-    "unnumbered",
+    *("content-visible", "content-hidden", "panel-tabset", "column-margin", "aside", "unnumbered"),
     *(f"callout-{kind}" for kind in ("note", "tip", "important", "warning", "caution")),
-    "predict",
-    "takeaways",
-    "problem",
-    "sortable",
-    "chapters",
-    "session",
-    "answer",
-    "ways",
+    *("predict", "takeaways", "problem", "sortable", "chapters", "session", "answer", "ways"),
 }
 # Includes within includes; one that holds itself stops here at the latest.
 DEPTH = 20
@@ -96,24 +75,14 @@ class Inline:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """A page of the book as written, includes expanded, in one language.
+    """A page of the book as written, includes expanded, in one language."""
 
-    Attributes
-    ----------
-    path : relative to the book's root.
-    number : among the numbered chapters; `None` for the others.
-    meta : its front matter, the title among it wherever it was written.
-    unnumbered : whether its title says `{.unnumbered}`.
-    items : lines of prose and cells, in order.
-    files : every file it was read from.
-    """
-
-    path: Path
-    number: int | None
-    meta: Mapping[str, Any]
+    path: Path  # from the book's root
+    number: int | None  # among the numbered chapters
+    meta: Mapping[str, Any]  # the front matter, and the title wherever it was written
     items: Sequence[Line | Cell]
-    files: Sequence[Path]
-    unnumbered: bool = False
+    files: Sequence[Path]  # all that it was read from
+    unnumbered: bool = False  # as its title says
 
     @property
     def is_cover(self) -> bool:
@@ -143,14 +112,7 @@ class Chapter:
 
 
 def read_text(file: Path, shown: Path | None = None) -> str:
-    """A source's text in UTF-8, without the mark that some editors put first; `shown` is what an
-    error calls the file.
-
-    Raises
-    ------
-    SourceError
-        At the line that is not UTF-8.
-    """
+    """A source's text in UTF-8, without a mark put first; an error calls the file `shown`."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -160,9 +122,7 @@ def read_text(file: Path, shown: Path | None = None) -> str:
 
 
 def read_chapter(root: Path, path: Path, lang: str) -> Chapter:
-    """Read one chapter, not yet numbered: front matter, includes expanded, cells and prose told
-    apart.
-    """
+    """Read one chapter, not yet numbered: includes expanded, cells and prose told apart."""
     files: list[Path] = []
     expanded: list[Line] = []
     for line in _expanded(root / path, files, root):
@@ -178,16 +138,10 @@ def read_chapter(root: Path, path: Path, lang: str) -> Chapter:
         start = next((i for i in range(start, len(lines)) if lines[i].text.strip()), start)
         heading = _TITLE.match(lines[start].text) if start < len(lines) else None
         if not heading:
-            raise SourceError(
-                path,
-                1,
-                "has no title: write title: in the front matter, or # Title {.unnumbered} below it",
-            )
-        meta, start, unnumbered = (
-            {**meta, "title": heading[1]},
-            start + 1,
-            ".unnumbered" in (heading[2] or ""),
-        )
+            fix = "write title: in the front matter, or # Title {.unnumbered} below it"
+            raise SourceError(path, 1, f"has no title: {fix}")
+        meta, start = {**meta, "title": heading[1]}, start + 1
+        unnumbered = ".unnumbered" in (heading[2] or "")
     return Chapter(path, None, meta, _items(lines[start:]), files, unnumbered)
 
 
@@ -225,10 +179,8 @@ def _expanded(
     for line, is_prose in _told_apart(Line(text, shown, i) for i, text in enumerate(texts, 1)):
         if is_prose and (include := _INCLUDE.match(line.text)):
             # A path that starts with a slash is meant from the book's root, as in Quarto.
-            target = (
-                root / include[1][1:] if include[1].startswith("/") else file.parent / include[1]
-            )
-            target = target.resolve()
+            above = root if include[1].startswith("/") else file.parent
+            target = (above / include[1].removeprefix("/")).resolve()
             if not target.is_relative_to(root.resolve()):
                 raise line.error(f"included file {include[1]} lies outside the book's folder")
             if not target.is_file():
@@ -240,19 +192,14 @@ def _expanded(
             yield from _expanded(target, files, root, (*via, file.resolve()))
             continue
         if is_prose and (shortcode := _SHORTCODE.search(line.text)):
-            what = (
-                "must stand alone on its line"
-                if shortcode[1] in SHORTCODES
-                else "is not known to the embedded engine"
-            )
-            raise line.error(f"shortcode {shortcode[1]} {what}")
+            if shortcode[1] == "include":
+                raise line.error("shortcode include must stand alone on its line")
+            raise line.error(f"shortcode {shortcode[1]} is not known to the embedded engine")
         yield line
 
 
 def _for_language(lines: Iterable[Line], lang: str) -> Iterator[Line]:
-    """Leave out blocks that are for another language, so that nothing in them is run, checked or
-    numbered.
-    """
+    """Leave out blocks for another language, so that nothing in them counts."""
     depth, hidden = 0, 0
     for line, is_prose in _told_apart(lines):
         if is_prose and is_div_end(line):
@@ -294,54 +241,45 @@ def _closed_divs(lines: Iterable[Line]) -> None:
 def _front_matter(lines: Sequence[Line]) -> tuple[dict[str, Any], int]:
     if not lines or lines[0].text.strip() != "---":
         return {}, 0
-    end = next(
-        (i for i, line in enumerate(lines[1:], 1) if line.text.strip() in ("---", "...")), None
-    )
-    if end is None:
+    ends = (i for i, line in enumerate(lines[1:], 1) if line.text.strip() in ("---", "..."))
+    if (end := next(ends, None)) is None:
         raise lines[0].error("the front matter is never closed with ---")
     try:
         meta = yaml.safe_load("\n".join(line.text for line in lines[1:end])) or {}
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = lines[min(1 + (mark.line if mark else 0), end)]
-        raise at.error(
-            f"the front matter is not valid YAML: {getattr(error, 'problem', error)}"
-        ) from None
+        said = getattr(error, "problem", error)
+        raise at.error(f"the front matter is not valid YAML: {said}") from None
     if not isinstance(meta, dict):
         raise lines[1].error("the front matter must hold key: value pairs")
     for key in meta:
         if key not in FRONT_MATTER:
-            at = next(
-                (line for line in lines[1:end] if line.text.strip().startswith(str(key))), lines[1]
-            )
-            raise at.error(f"the press does not know the front matter key {key}")
+            begin = (line for line in lines[1:end] if line.text.strip().startswith(str(key)))
+            said = f"the press does not know the front matter key {key}"
+            raise next(begin, lines[1]).error(said)
     return meta, end + 1
 
 
 def _items(lines: Sequence[Line]) -> list[Line | Cell]:
     items: list[Line | Cell] = []
-    i = 0
-    while i < len(lines):
-        line = lines[i]
+    left = iter(lines)
+    for line in left:
         mark = _FENCE.match(line.text)
         if not mark:
             _known_div(line)
             items.append(line)
-            i += 1
             continue
         indent, fence, info = mark.groups()
-        close = next(
-            j
-            for j in range(i + 1, len(lines))
-            if re.match(rf"\s*{re.escape(fence)}[`~]*\s*$", lines[j].text)
-        )
+        end, block = re.compile(rf"\s*{re.escape(fence)}[`~]*\s*$"), [line]
+        while len(block) == 1 or not end.match(block[-1].text):
+            block.append(next(left))
         if info == "{python}":
-            items.append(_cell(lines[i + 1 : close], line, indent))
+            items.append(_cell(block[1:-1], line, indent))
         elif re.match(r"\{[\w-]+\b[^=.#]*\}$", info):
             raise line.error(f"cells must be {{python}}: the embedded engine does not run {info}")
         else:
-            items.extend(lines[i : close + 1])
-        i = close + 1
+            items.extend(block)
     return items
 
 
@@ -350,18 +288,14 @@ def _cell(lines: Sequence[Line], at: Line, indent: str) -> Cell:
     code = [Line(line.text.removeprefix(indent), line.file, line.number) for line in lines]
     while code and code[0].text.startswith("#|"):
         line = code.pop(0)
+        shown = f"cell option {line.text[2:].strip()!r}"
         try:
             option = _read_yaml(line.text[2:])
         except yaml.YAMLError as error:
             said = getattr(error, "problem", error)
-            raise line.error(
-                f"cell option {line.text[2:].strip()!r} is not valid YAML: {said}"
-            ) from None
+            raise line.error(f"{shown} is not valid YAML: {said}") from None
         if not isinstance(option, dict) or not set(option) <= CELL_OPTIONS:
-            raise line.error(
-                f"cell option {line.text[2:].strip()!r} is not known; known: "
-                f"{', '.join(sorted(CELL_OPTIONS))}"
-            )
+            raise line.error(f"{shown} is not known; known: {', '.join(sorted(CELL_OPTIONS))}")
         options |= option
     return Cell(tuple(code), options, at, indent)
 
@@ -383,6 +317,5 @@ def _known_div(line: Line) -> None:
         if name.startswith(".") and name[1:] not in DIV_CLASSES:
             raise line.error(f"div class {name} is not known to the embedded engine")
         if name.startswith("#") and name != "#refs" and name[1:].partition("-")[0] not in LABELS:
-            raise line.error(
-                f"label {name} must start with one of {', '.join(f'#{kind}-' for kind in LABELS)}"
-            )
+            kinds = ", ".join(f"#{kind}-" for kind in LABELS)
+            raise line.error(f"label {name} must start with one of {kinds}")

@@ -5,7 +5,9 @@ CourseError           bad input; the library's own
 └── MissingError      something is not installed or not reachable: the message says how to get it
 """
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from course_lib import CourseError
 
@@ -20,3 +22,10 @@ class SourceError(CourseError):
 
 class MissingError(CourseError):
     """Something is not installed or not reachable; the message says how to get it."""
+
+
+def choose(value: Any, known: Iterable[str], said: str) -> None:
+    """Refuse a value that is not among the known ones, which the message lists."""
+    names = list(known)
+    if value not in names:
+        raise CourseError(f"{said}: choose from {', '.join(names)}")

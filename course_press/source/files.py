@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -52,9 +52,7 @@ def swap_in(file: Path, text: str) -> None:
 
 @contextmanager
 def staged(out: Path) -> Iterator[Path]:
-    """A folder beside `out` in which to make what is to stand there, gone afterwards; what a killed
-    run has left is mended before.
-    """
+    """A folder beside `out` to make its next one in; gone afterwards, mended before."""
     out.parent.mkdir(parents=True, exist_ok=True)
     mend(out)
     with ExitStack() as held:
@@ -70,9 +68,7 @@ def staged(out: Path) -> Iterator[Path]:
 
 
 def mend(out: Path) -> None:
-    """Delete what killed runs have left beside `out`; where one was killed between taking the old
-    folder away and putting the new one in its place, put it there.
-    """
+    """Delete what killed runs have left beside `out`, and put back what one took away."""
     if not out.parent.is_dir():
         return
     with _locked(out.parent):
@@ -135,23 +131,18 @@ def linked(source: Path | str, target: Path | str) -> None:
 
 @contextmanager
 def _locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Whether this process is the one that works on a folder; its end, however it comes, lets go of
-    it.
-    """
-    if (
-        sys.platform == "win32"
-    ):  # has no locks for folders: what is left there is for its owner to delete
+    """Whether this process alone works on a folder; its end, however it comes, lets go."""
+    if sys.platform == "win32":  # no folder has locks: what is left there is its owner's to delete
         yield wait
         return
     import fcntl
 
     descriptor = os.open(folder, os.O_RDONLY)
+    ours = False
     try:
-        try:
+        with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+            ours = True
+        yield ours
     finally:
         os.close(descriptor)

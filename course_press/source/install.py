@@ -1,6 +1,4 @@
-"""How a notebook gets the library: its first cell, the same in the chapters' notebooks and the
-labs'.
-"""
+"""How a notebook, a chapter's or a lab's, gets the library: its first cell."""
 
 import json
 import textwrap
@@ -18,29 +16,34 @@ from course_press.source.chapter import read_text
 PLACEHOLDER = "https://github.com/roofline-course/"
 # How pip and git say that they reached nobody.
 _NO_NETWORK = "resolve host|t connect to|NewConnectionError|unreachable"
+_INSTALL = f"""\
+    source = {{source}}
+    pip = [sys.executable, "-m", "pip", "install", "-q", source]
+    pip += ["--disable-pip-version-check"]
+    done = subprocess.run(pip, check=False, capture_output=True, text=True)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["pip"]
+        why = [x for x in lines if re.match(r"\\s*(ERROR|fatal)\\b", x)] or lines
+        why = why[-1].strip()
+        if re.search("{_NO_NETWORK}", done.stderr):
+            why += {{no_network}}
+"""
 
 
 def address(book: Book) -> tuple[str, str]:
-    """The repository, and the tag or commit of it that readers get: `repo-url` and `install-ref`,
-    or this version's tag.
-    """
-    return str(book.meta.get("repo-url", "")).rstrip("/"), str(
-        book.config.get("install-ref", f"v{version('course-lib')}")
-    )
+    """The repository, and its tag or commit that readers get, else this version's tag."""
+    ref = str(book.config.get("install-ref", f"v{version('course-lib')}"))
+    return str(book.meta.get("repo-url", "")).rstrip("/"), ref
 
 
 def published(book: Book) -> bool:
-    """Whether the book's repository stands at its address: all that would lead there or install
-    from there asks this.
-    """
+    """Whether the book's repository is there, to lead to and to install from."""
     repo, _ = address(book)
     return bool(repo) and not repo.startswith(PLACEHOLDER)
 
 
 def first_cell(book: Book, lang: str | None = None) -> str:
-    """The first cell: gets the library where it is missing, on Colab say, or tells how to install
-    it from the book's folder while that is published nowhere; sets the language, if one is given.
-    """
+    """The cell that gets the library where it is missing, or says how; sets the language."""
     said = words(lang or languages(book.root)[0])
     least = metadata("course-lib")["Requires-Python"].removeprefix(">=")
     there = published(book)
@@ -57,22 +60,9 @@ def first_cell(book: Book, lang: str | None = None) -> str:
     if not there:
         return "\n".join([*code, *_raising(said["ui-from-a-folder"])])
     source = json.dumps("course-lib[book] @ git+{}@{}".format(*address(book)))
-    return "\n".join(
-        [
-            *code,
-            f"    source = {source}",
-            '    pip = [sys.executable, "-m", "pip", "install", "-q", source]',
-            '    pip += ["--disable-pip-version-check"]',
-            "    done = subprocess.run(pip, check=False, capture_output=True, text=True)",
-            "    if done.returncode:",
-            '        lines = done.stderr.strip().splitlines() or ["pip"]',
-            '        why = [x for x in lines if re.match(r"\\s*(ERROR|fatal)\\b", x)] or lines',
-            "        why = why[-1].strip()",
-            f'        if re.search("{_NO_NETWORK}", done.stderr):',
-            f"            why += {json.dumps(' ' + said['ui-no-network'], ensure_ascii=False)}",
-            *_raising(said["ui-pip-failed"], "source=source, why=why", " " * 8),
-        ]
-    )
+    no_network = json.dumps(" " + said["ui-no-network"], ensure_ascii=False)
+    code += _INSTALL.format(source=source, no_network=no_network).splitlines()
+    return "\n".join([*code, *_raising(said["ui-pip-failed"], "source=source, why=why", " " * 8)])
 
 
 def _raising(said: str, names: str = "", indent: str = " " * 4) -> Iterator[str]:
@@ -85,13 +75,7 @@ def _raising(said: str, names: str = "", indent: str = " " * 4) -> Iterator[str]
 
 
 def lab_notebooks(book: Book) -> dict[Path, str]:
-    """The labs' notebooks with the first cell that they should have; the rest stays to the byte.
-
-    Raises
-    ------
-    CourseError
-        If a lab's notebook cannot be read, or has no cell of code.
-    """
+    """The labs' notebooks with the first cell they should have; else the same bytes."""
     found = {}
     for file in sorted((book.root / "labs").glob("[0-9][0-9]-*/lab.ipynb")):
         text = read_text(file)
@@ -99,9 +83,8 @@ def lab_notebooks(book: Book) -> dict[Path, str]:
             notebook = json.loads(text)
             cell = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
         except (KeyError, StopIteration, TypeError, ValueError) as error:
-            raise CourseError(
-                f"{file.relative_to(book.root)} is no notebook with a cell of code: {error!r}"
-            ) from None
+            name = file.relative_to(book.root)
+            raise CourseError(f"{name} is no notebook with a cell of code: {error!r}") from None
         cell["source"] = first_cell(book).splitlines(keepends=True)
         found[file] = json.dumps(notebook, ensure_ascii=text.isascii(), indent=1) + "\n"
     return found

@@ -19,20 +19,12 @@ _EQUATION = re.compile(r"\{#(eq-[\w-]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What can be referred to.
+    """What can be referred to."""
 
-    Attributes
-    ----------
-    id, kind : ``"fig-roofs"``, ``"fig"``.
-    number : as in "Figure 2.1"; empty for what is called by its title.
-    title : of a section.
-    at : where it stands.
-    """
-
-    id: str
-    kind: str
-    number: str
-    title: str
+    id: str  # as `fig-roofs`
+    kind: str  # as `fig`
+    number: str  # as in "Figure 2.1"; empty for what is called by its title
+    title: str  # of a section
     at: Line
 
 

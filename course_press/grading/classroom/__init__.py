@@ -1,6 +1,4 @@
-"""Grades a class: every file once, isolated, with a report for each student and grades for every
-system.
-"""
+"""Grades a class: every file once, isolated, with reports and grades for every system."""
 
 from course_press.grading.classroom.driver import grade_class
 from course_press.grading.classroom.exports import (

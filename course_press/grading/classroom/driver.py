@@ -67,9 +67,8 @@ def grade_class(
     labs = [lab] if lab else sorted({one.lab for one in graded})
     criteria = {number: about[number].criteria for number in labs}
     similar = {
-        number: _alike([one for one in work if one.lab == number], folders[number], stub)
+        number: _alike([one for one in work if one.lab == number], folders[number])
         for number in labs
-        for stub in [about[number].file]
     }
     students = roster or {}
     written = {
@@ -79,9 +78,9 @@ def grade_class(
         beside / "similar.csv": exports.similar_csv(similar),
     }
     files = file_names(one.student for one in graded)
-    for student in files:
-        if len(student) > len(files[student]):
-            say(str(message("name-shortened", student=student, name=files[student])))
+    for student, name in files.items():
+        if len(student) > len(name):
+            say(str(message("name-shortened", student=student, name=name)))
     for one in graded:
         with in_language(students.get(one.student, language())):
             results = exports.gradescope(one, criteria[one.lab])
@@ -103,8 +102,8 @@ def grade_class(
     return Done(graded, wrong, similar)
 
 
-def _alike(work: list[Submission], folder: Path, stub: str) -> list[Pair]:
+def _alike(work: list[Submission], folder: Path) -> list[Pair]:
     texts = {one.student: text for one in work if isinstance(text := text_of(one.file), str)}
     if (reference := folder / "reference.py").is_file():
         texts[REFERENCE] = reference.read_text(encoding="utf-8")
-    return alike(texts, (folder / stub).read_text(encoding="utf-8"))
+    return alike(texts, (folder / graded_by(folder).file).read_text(encoding="utf-8"))

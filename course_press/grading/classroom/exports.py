@@ -1,6 +1,4 @@
-"""Grades as others read them: any LMS, Gradescope, nbgrader; each student; and, without a name, the
-instructor.
-"""
+"""Grades as any LMS, Gradescope, nbgrader, students and (nameless) instructors read them."""
 
 import csv
 import io
@@ -38,22 +36,12 @@ def plain_csv(
     rows: list[list[Any]] = []
     for one in found:
         wrong = [mark for mark in one.marks if not mark.passed]
-        rows.append(
-            [
-                one.student,
-                one.lab,
-                "unjudged" if one.unjudged else "passed" if one.passed else "failed",
-                one.points(criteria[one.lab]),
-                len(one.marks) - len(wrong),
-                len(criteria[one.lab]),
-                " ".join(mark.criterion for mark in wrong),
-                " ".join(mark.mistake for mark in wrong),
-                "yes" if (one.student, one.lab) in flagged else "no",
-                "yes" if one.isolated else "no",
-                one.at,
-                one.file,
-            ]
-        )
+        verdict = "unjudged" if one.unjudged else "passed" if one.passed else "failed"
+        counts = [len(one.marks) - len(wrong), len(criteria[one.lab])]
+        told = [" ".join(getattr(m, of) for m in wrong) for of in ("criterion", "mistake")]
+        flags = ["yes" if so else "no" for so in ((one.student, one.lab) in flagged, one.isolated)]
+        row = [one.student, one.lab, verdict, one.points(criteria[one.lab]), *counts]
+        rows.append([*row, *told, *flags, one.at, one.file])
     there = {(one.student, one.lab) for one in found}
     for lab, names in criteria.items():
         rows += [
@@ -94,11 +82,8 @@ def gradescope(one: Graded, criteria: Sequence[str]) -> dict[str, Any]:
     0.0
     """
     lang, each = language(), 100 / len(criteria)
-    judged = {mark.criterion: mark for mark in one.marks}
-    others = [
-        Verdict(name, False, message("not-judged")) for name in criteria if name not in judged
-    ]
-    judged |= {mark.criterion: mark for mark in as_marks(others)}
+    missing = [Verdict(name, False, message("not-judged")) for name in criteria]
+    judged = {mark.criterion: mark for mark in (*as_marks(missing), *one.marks)}
     tests = [
         {
             "name": mark.title[lang],
@@ -110,16 +95,14 @@ def gradescope(one: Graded, criteria: Sequence[str]) -> dict[str, Any]:
         }
         for mark in (judged[name] for name in criteria)
     ]
+    mistakes = [mark.mistake for mark in one.marks if mark.mistake]
     return {
         "score": one.points(criteria),
         "output": str(message("report-lab", lab=one.lab, file=one.file)),
         "visibility": "visible",
         "stdout_visibility": "hidden",
         "tests": tests,
-        "extra_data": {
-            "passed": one.passed,
-            "mistakes": [mark.mistake for mark in one.marks if mark.mistake],
-        },
+        "extra_data": {"passed": one.passed, "mistakes": mistakes},
     }
 
 
@@ -166,12 +149,8 @@ def summary(found: Sequence[Graded]) -> str:
         of_lab = [one for one in found if one.lab == lab]
         passed = sum(one.passed for one in of_lab)
         lines = [str(message("summary-lab", lab=lab, passed=passed, all=len(of_lab)))]
-        mistakes = Counter(
-            (mark.criterion, mark.mistake, mark.title[lang], mark.general[lang])
-            for one in of_lab
-            for mark in one.marks
-            if not mark.passed
-        )
+        wrong = [mark for one in of_lab for mark in one.marks if not mark.passed]
+        mistakes = Counter((m.criterion, m.mistake, m.title[lang], m.general[lang]) for m in wrong)
         lines += [
             f"{count:>4}  {title}: {general}  [{mistake}]"
             for (_, mistake, title, general), count in sorted(

@@ -170,10 +170,8 @@ def _gradescope(package: LmsPackage) -> None:
 def _otter(package: LmsPackage) -> None:
     config = {"lang": "python", "points_possible": 100, "show_hidden": True}
     names = package.about.criteria
-    cases = [
-        CASE.format(name=name, points=100 / len(names), number=number)
-        for number, name in enumerate(names)
-    ]
+    each = 100 / len(names)
+    cases = [CASE.format(name=name, points=each, number=i) for i, name in enumerate(names)]
     tests = package.filled(OTTER) + "".join(cases)
     package.out.write_bytes(_zip({"otter_config.json": json.dumps(config), "tests/lab.py": tests}))
 

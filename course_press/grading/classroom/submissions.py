@@ -29,12 +29,10 @@ class Submission(msgspec.Struct, frozen=True, order=True):
 def find(
     folder: Path, stubs: Mapping[str, str], lab: str | None = None
 ) -> tuple[list[Submission], list[Text]]:
-    """The submissions in a folder: a folder for each student, or a file for each.
+    """The submissions in a folder of files, or of students' folders; and what is told of the rest.
 
-    Without `lab`, a file is for the lab whose stub it is named like, with or without something in
-    front: `ada/matmul_bench.py`, `ada-matmul_bench.py` and `ada-my_matmul_bench.py`, as the lab's
-    page has students call their copy, are all Ada's, for lab 00. With them comes what the
-    instructor is told of the rest: links, what is no Python, two of a kind.
+    Without `lab`, a file is for the lab whose stub its name ends in: `ada/matmul_bench.py` and
+    `ada-my_matmul_bench.py`, as the lab's page has students call their copy, are both Ada's.
     """
     if not folder.is_dir():
         raise CourseError(str(message("no-submissions", path=repr(str(folder)))))

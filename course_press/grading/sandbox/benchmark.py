@@ -1,8 +1,5 @@
-"""Runs a learner's `measure`, on the simulated machine or on this computer's own CPU; and
-multiplies for the grader in the same place, to compare its times with.
-"""
+"""Runs a learner's `measure`, simulated or here, and multiplies beside it for the grader."""
 
-import numbers
 import socket
 import sys
 import time
@@ -58,10 +55,8 @@ def _returned(measure: Any, asked: dict[str, Any], _: bytes) -> learner.Reply:
 
 
 def _value(value: Any) -> dict[str, str]:
-    number = ""
-    if not isinstance(value, bool) and isinstance(value, numbers.Real):
-        try:
-            number = float(value).hex()
-        except OverflowError:
-            number = "inf"
+    try:
+        number = learner.number(value).get("number", "")
+    except OverflowError:
+        number = "inf"
     return {"number": number, "shown": f"{type(value).__name__} {value!r:.60}"[: learner.LONGEST]}

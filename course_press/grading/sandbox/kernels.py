@@ -1,12 +1,9 @@
-"""Runs a learner's kernels by Triton's interpreter on arrays that the grader hands out, and tells
-what they gave back, what they moved, and what of torch the file called besides.
-"""
+"""Runs a learner's kernels by Triton's interpreter, and tells what they gave, moved and called."""
 
 import contextlib
 import ctypes
 import importlib.util
 import math
-import numbers
 import socket
 import sys
 from collections.abc import Iterator
@@ -30,26 +27,21 @@ def main(job: dict[str, Any], talk: socket.socket) -> None:
     import torch
 
     torch.set_num_threads(1)
-    traffic = _by_path("traffic", job["traffic"])
+    # A module of which only the file is known.
+    spec: Any = importlib.util.spec_from_file_location("traffic", job["traffic"])
+    traffic = importlib.util.module_from_spec(spec)
+    sys.modules["traffic"] = traffic
+    spec.loader.exec_module(traffic)
 
     def answer(function: Any, asked: dict[str, Any], payload: bytes) -> learner.Reply:
         named = {
             key: tuple(one) if isinstance(one, list) else one for key, one in asked["named"].items()
         }
         if "sizes" in asked:
-            return _number(function(*asked["sizes"], **named)), b""
+            return learner.number(function(*asked["sizes"], **named)), b""
         return _called(function, _arrays(asked["arrays"], payload), named, job["file"], traffic)
 
     learner.serve(job, talk, lambda: answer)
-
-
-def _by_path(name: str, path: str) -> Any:
-    """A module of which only the file is known."""
-    spec: Any = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def _arrays(about: list[dict[str, Any]], payload: bytes) -> list[Any]:
@@ -77,7 +69,7 @@ def _called(
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    calls: list[dict[str, Any]] = []
+    calls: list[tuple[str, int]] = []
 
     class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Notes what the learner's own lines ask of torch; launching a kernel asks for more."""
@@ -89,7 +81,7 @@ def _called(
             line = _line(file)
             harmless = name.startswith(MAKES) or name in VIEWS
             if line and not harmless and len(calls) < MOST:
-                calls.append({"name": name, "line": line})
+                calls.append((name, line))
             made = func(*args, **(kwargs or {}))
             if "empty" in name:  # what it holds is known: it is not a number
                 _, at, size = _storage(made)
@@ -100,8 +92,7 @@ def _called(
     written = _Holdings(arrays)
     with traffic.counted() as launches, written.watched(), watch:
         result = function(*arrays, **named)
-    reply: dict[str, Any] = {"calls": calls}
-    reply["launches"] = [one._asdict() for one in launches[:MOST]]
+    reply: dict[str, Any] = {"calls": calls, "launches": launches[:MOST]}
     if not isinstance(result, torch.Tensor):
         return {**reply, "other": type(result).__name__[: learner.LONGEST]}, b""
     reply["changed"] = written.changed or not written.known(result)
@@ -185,10 +176,3 @@ def _line(file: str) -> int:
             return 0
         frame = frame.f_back
     return 0
-
-
-def _number(value: Any) -> dict[str, Any]:
-    """What a formula gave, as text that loses nothing."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        return {"other": type(value).__name__[: learner.LONGEST]}
-    return {"number": float(value).hex()}

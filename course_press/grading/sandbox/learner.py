@@ -1,5 +1,4 @@
-"""A learner's process: bounded, in a folder with nothing but its own file, and without the rest of
-this press; and the frame of every lab in it, which loads the file and answers the grader.
+"""A learner's process: bounded, with nothing but its file; it loads that and answers the grader.
 
 The limits keep an honest mistake from taking the computer with it. They are no sandbox: that is a
 cell of `course_press.grading.isolation`, where there is one.
@@ -9,6 +8,7 @@ import contextlib
 import faulthandler
 import importlib
 import json
+import numbers
 import os
 import socket
 import sys
@@ -78,11 +78,7 @@ def _threads() -> int:
 
 
 def serve(job: dict[str, Any], talk: socket.socket, prepare: Callable[[], Answer]) -> None:
-    """Execute the learner's file, and answer the grader's questions until it has no more: each
-    names a function of the file.
-
-    `prepare` makes what answers, before anything of the file runs.
-    """
+    """Make what answers, execute the learner's file, and answer while the grader asks."""
 
     def tried(do: Callable[..., Reply], *given: Any) -> bool:
         try:
@@ -110,6 +106,13 @@ def serve(job: dict[str, Any], talk: socket.socket, prepare: Callable[[], Answer
         while True:
             header, payload = frames.receive(talk)
             tried(answer, json.loads(header), payload)
+
+
+def number(value: Any) -> dict[str, str]:
+    """What a file gave as text that loses nothing, or of which type that is."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return {"other": type(value).__name__[:LONGEST]}
+    return {"number": float(value).hex()}
 
 
 def load(job: dict[str, Any]) -> types.ModuleType:

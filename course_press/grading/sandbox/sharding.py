@@ -1,6 +1,4 @@
-"""Compiles and runs a learner's programs on eight devices of this computer's CPU, and tells the
-grader what the compiler wrote and what came out.
-"""
+"""Compiles and runs a learner's programs on eight CPU devices, and tells what came of it."""
 
 import socket
 from typing import Any

@@ -1,7 +1,6 @@
 """The learner's end of the simulated machine: a NumPy and a torch whose products take time on it.
 
-Whatever the machine is asked goes to the grader, who has the clock and keeps the record. The torch
-has what a matmul benchmark uses, and a GPU that works on after a call returns.
+The grader has the clock and keeps the record; the GPU works on after a call returns.
 """
 
 import contextlib
@@ -234,9 +233,8 @@ class Tensor:
     def matmul(self, other: "Tensor") -> "Tensor":
         """`a @ b`: takes time on the device that holds both."""
         if self.device.type != other.device.type:
-            raise RuntimeError(
-                "Expected all tensors to be on the same device, but found cpu and cuda"
-            )
+            said = "Expected all tensors to be on the same device, but found cpu and cuda"
+            raise RuntimeError(said)
         self.machine.multiply(self.data, other.data, self.device.type, self.dtype.name, torch=True)
         wide = np.float64 if self.dtype.itemsize == 8 else np.float32
         return self._like(self.data.astype(wide, copy=False) @ other.data.astype(wide, copy=False))

@@ -1,8 +1,6 @@
-"""Starts learners' processes, watches them, and in the end ends them and everything that they
-started.
+"""Starts learners' processes, watches them, and in the end ends them and all that they started.
 
-It imports first what they need, and forks, so that a learner's process begins at once. It runs none
-of a learner's code.
+It imports first what they need, and forks; it runs none of a learner's code.
 """
 
 import contextlib

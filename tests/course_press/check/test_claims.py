@@ -29,7 +29,7 @@ def told(book):
             "took = faster * calibrate.breakdown(h100)",
         )
         book.edit(f"chapters/{lang}/one.qmd", "In the margin.", sentence)
-        return [one for one in check_book(book.root) if "from bounds alone" in one.what]
+        return [one for one in check_book(book.root) if "from bounds alone" in one.said]
 
     return of
 
@@ -46,7 +46,7 @@ def told(book):
 def test_a_ratio_of_bounds_is_no_speed(told, sentence):
     (finding,) = told(sentence)
     assert str(finding.file) == "chapters/en/one.qmd"
-    assert "a bound allows" in finding.fix
+    assert "a bound allows" in finding.said
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ def found(book):
     return [
         finding
         for finding in check_book(book.root)
-        if "es" not in finding.file.parts and "out of date" not in finding.what
+        if "es" not in finding.file.parts and "out of date" not in finding.said
     ]
 
 
@@ -127,4 +127,4 @@ def test_a_figure_without_a_source_is_a_finding(book, tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_CHIPS", str(tmp_path))
     (finding,) = found(book)
     assert finding.file.name == "mine.toml"
-    assert "unknown source 'nvidia-t5': did you mean 'nvidia-t4'?" in finding.what
+    assert "unknown source 'nvidia-t5': did you mean 'nvidia-t4'?" in finding.said

@@ -26,7 +26,7 @@ def data(tmp_path, monkeypatch):
 
 
 def rivals_in(book):
-    return [str(one) for one in check_book(book.root) if "this book's word" in one.what]
+    return [str(one) for one in check_book(book.root) if "this book's word" in one.said]
 
 
 @pytest.mark.parametrize(

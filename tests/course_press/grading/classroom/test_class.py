@@ -321,7 +321,7 @@ def test_a_file_writes_no_line_of_a_report_and_no_formula_into_a_table(tmp_path)
         (tmp_path / "in" / name).mkdir(parents=True)
         (tmp_path / "in" / name / stub).write_text(text)
     work, _ = find(tmp_path / "in", STUBS)
-    pairs = driver._alike([one for one in work if one.lab == "00"], FOLDERS["00"], STUBS["00"])
+    pairs = driver._alike([one for one in work if one.lab == "00"], FOLDERS["00"])
     (row,) = exports.similar_csv({"00": pairs}).splitlines()[1:]
     assert row.split(",")[1:3] == ["'=cmd|1", "'@SUM(1)"]
     shutil.rmtree(tmp_path / "in" / "=cmd|1")
@@ -399,7 +399,7 @@ def test_copies_are_flagged_and_the_reference_is_one_of_those_compared(tmp_path)
     text = submissions()["student-06"][1].replace("times", "durations").replace("start", "began")
     copied.write_text("# all my own work\n" + text)
     work, _ = find(tmp_path / "in", STUBS)
-    pairs = driver._alike(work, FOLDERS["00"], STUBS["00"])
+    pairs = driver._alike(work, FOLDERS["00"])
     assert {(one.first, one.second) for one in pairs} == {
         ("student-06", "student-99"),
         (driver.REFERENCE, "student-00"),
