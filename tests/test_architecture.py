@@ -152,7 +152,7 @@ BUDGETS = {
     "course_tools": (("course_tools",), 14_400),
     "course_book": (("course_book",), 12_800),
     "grading": (("course_press/grading",), 6_000),
-    "course_press": (("course_press",), 15_800),
+    "course_press": (("course_press",), 15_850),
     "tools": (("tools", "docs"), 1_200),
     "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 52_530),
 }

@@ -483,14 +483,9 @@ def check_claim(
     """
     one, on = catalog.decoder(model, windows=True), accelerator(chip)
     fm = of_model(one, on, **given)
-    speed, sequences = (
-        checks.positive("tokens_per_second", tokens_per_second),
-        checks.whole("batch", batch),
-    )
-    each, length = (
-        checks.positive("tokens_per_pass", tokens_per_pass),
-        checks.nonnegative("context", context),
-    )
+    speed = checks.positive("tokens_per_second", tokens_per_second)
+    sequences, length = checks.whole("batch", batch), checks.nonnegative("context", context)
+    each = checks.positive("tokens_per_pass", tokens_per_pass)
     if np.any(np.asarray(length) % 1):
         raise CourseError(f"context must be whole, or 0 for weights only (got {shown(context)})")
     checks.together(tokens_per_second=speed, batch=sequences, tokens_per_pass=each, context=length)
@@ -568,11 +563,9 @@ def first_compute_bound_batch(
             f"context must be at most 2**40 tokens, beyond which attention is all there "
             f"is (got {context})"
         )
-    room = (
-        None
-        if capacity is None
-        else checks.single("capacity", checks.positive("capacity", capacity))
-    )
+    room = None
+    if capacity is not None:
+        room = checks.single("capacity", checks.positive("capacity", capacity))
     chips = weights.require_divisible(one, tp)
     for part in transformer.operators(one, 1, 1, max(tokens, 1), fm, tp=chips).values():
         for work in part.values():

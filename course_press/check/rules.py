@@ -6,7 +6,6 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from course_lib import CourseError, specs
@@ -148,10 +147,10 @@ def _inline_rules(chapter: Chapter) -> Iterator[Finding]:
         if not isinstance(called, ast.Name) or called.id not in ("n", "t"):
             fix = "wrap it: numbers in n(), words in t()"
             yield _at(inline.at, f"{shown} is not a call of n() or t() → {fix}")
-    if not chapter.meta.get("engine") and not list(chapter.cells):
-        for inline in islice(chapter.inlines, 1):
-            what = f"{chapter.path} has inline code but no cell: Quarto would not run it"
-            yield _at(inline.at, f"{what} → write engine: jupyter in the front matter of the page")
+    first = next(iter(chapter.inlines), None)
+    if first and not chapter.meta.get("engine") and not list(chapter.cells):
+        what = f"{chapter.path} has inline code but no cell: Quarto would not run it"
+        yield _at(first.at, f"{what} → write engine: jupyter in the front matter of the page")
     for line in chapter.prose:
         for match in _MATHS.finditer(line.text):
             maths = match[1] or match[2]

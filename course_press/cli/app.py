@@ -98,8 +98,8 @@ def doctor() -> None:
     pandoc = None
     with contextlib.suppress(MissingError):
         pandoc = pandoc_version()
-    packages = {**dict.fromkeys(("numpy", "msgspec"), "course_lib")}
-    packages |= {**dict.fromkeys(PRESS, "the embedded engine"), "matplotlib": "course_book"}
+    packages = dict.fromkeys(("numpy", "msgspec"), "course_lib")
+    packages |= dict.fromkeys(PRESS, "the embedded engine") | {"matplotlib": "course_book"}
     needs = [
         *(Need(name, _installed(name), of, "run make book", True) for name, of in packages.items()),
         Need("pandoc", pandoc, "the embedded engine", "run make clean book", True),

@@ -165,8 +165,8 @@ def _limits(given: str | None) -> dict[str, float]:
 def _price(on: Accelerator, usd: float | None) -> float:
     if usd is not None:
         return usd
-    for known in quotes(on.key):
-        return known.usd_per_hour
+    if recorded := quotes(on.key):
+        return recorded[0].usd_per_hour
     raise CourseError(f"no price of {on.key} is recorded: pass --usd, for an hour of a chip")
 
 

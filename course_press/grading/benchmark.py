@@ -37,10 +37,21 @@ FAILURES = {
     "unsupported": "unsupported-measure",
     "not-ready": "events-early",
 }
-SCALES = {1.0: "seconds", 1e3: "milliseconds", 1e6: "microseconds", 1e9: "nanoseconds"}
-SCALES[1e-3] = "kiloseconds"
-UNITS = {1e3: "GFLOP/s", 1e6: "MFLOP/s", 1e9: "kFLOP/s", 1e12: "FLOP/s", 1e-3: "PFLOP/s"}
-UNITS[1e12 / 2**40] = "2^40 FLOP/s"
+SCALES = {
+    1.0: "seconds",
+    1e3: "milliseconds",
+    1e6: "microseconds",
+    1e9: "nanoseconds",
+    1e-3: "kiloseconds",
+}
+UNITS = {
+    1e3: "GFLOP/s",
+    1e6: "MFLOP/s",
+    1e9: "kFLOP/s",
+    1e12: "FLOP/s",
+    1e-3: "PFLOP/s",
+    1e12 / 2**40: "2^40 FLOP/s",
+}
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,14 +141,19 @@ def _own_seconds(own: Learner) -> list[float]:
 
 
 def _outcome(
-    learner: Learner, device: str, size: int, machine: Any = None, repeats: int = REPEATS
+    learner: Learner,
+    device: str,
+    size: int,
+    machine: SimulatedMachine | None = None,
+    repeats: int = REPEATS,
 ) -> Outcome:
     asked = inf
     while (heard := learner.hear(BenchmarkReply))[0].op not in ("done", "failed"):
         reply, payload = heard
         if reply.op == "ready":
-            asked, about = time.monotonic(), {"size": size, "device": device, "repeats": repeats}
-            learner.tell({"function": "measure", **about})
+            asked = time.monotonic()
+            question = {"function": "measure", "size": size, "device": device, "repeats": repeats}
+            learner.tell(question)
             continue
         try:
             if machine is None:
@@ -367,7 +383,14 @@ def _here(observed: Iterator[Outcome]) -> Verdict:
 BENCHMARK = Lab(
     name="benchmark",
     criteria=(
-        *("runs", "keys", "operands", "warm-up", "synchronisation", "median", "flops", "unit"),
+        "runs",
+        "keys",
+        "operands",
+        "warm-up",
+        "synchronisation",
+        "median",
+        "flops",
+        "unit",
         "this-computer",
     ),
     scenarios=(*RUNS, HERE),

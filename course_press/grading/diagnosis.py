@@ -27,8 +27,14 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Operators that only call others, by the one that does their work.
-WRAPPERS = {f"aten::{name}": "aten::copy_" for name in ("contiguous", "clone", "to", "_to_copy")}
-WRAPPERS |= dict.fromkeys(("aten::linear", "aten::matmul"), "aten::mm")
+WRAPPERS = {
+    "aten::linear": "aten::mm",
+    "aten::matmul": "aten::mm",
+    "aten::contiguous": "aten::copy_",
+    "aten::clone": "aten::copy_",
+    "aten::to": "aten::copy_",
+    "aten::_to_copy": "aten::copy_",
+}
 # The causes that are taken for one another, where a sentence tells them apart.
 CONFUSED = (
     {"strided-copies", "round-trip"},

@@ -21,8 +21,13 @@ from course_press.grading.verdict import Amount, Text, Value, message
 
 DROPPED = 0.25  # share that dropout drops, such that p, 1 - p and their inverses are told apart
 # By criterion, the function that the learner writes.
-STEPS = {name: name for name in ("add", "fused", "softmax", "matmul", "attention")}
-STEPS["fused"] = "bias_gelu_dropout"
+STEPS = {
+    "add": "add",
+    "fused": "bias_gelu_dropout",
+    "softmax": "softmax",
+    "matmul": "matmul",
+    "attention": "attention",
+}
 # Of the largest value in the exact result: room for the formats, and for both forms of GELU.
 TOLERANCE = {"add": 1e-6, "fused": 4e-3, "softmax": 1e-5, "matmul": 1e-2, "attention": 6e-3}
 # The learner's process has none of the library: it gets this file by its path.
@@ -219,7 +224,7 @@ def _of_fused(wide: Arrays, _: Given) -> Readings:
 def _of_softmax(wide: Arrays, case: Given) -> Readings:
     (x,) = wide
     for scale in (1.0, 0.0):  # of what was summed before: kept as it was, or forgotten
-        top, total, _ = _online(x, x.T, case.blocks[0], total=scale)
+        top, total, _ = _online(x, x.T, case.blocks[0], scale)
         yield "hint-rescale", np.asarray(np.exp(x - top) / total)
     yield "hint-not-divided", np.exp(x - x.max(axis=1, keepdims=True))
 
@@ -253,8 +258,8 @@ def _of_attention(wide: Arrays, case: Given) -> Readings:
     yield "hint-scale", softmax(found * root) @ v
     yield "hint-scale", softmax(found / root) @ v
     yield "hint-scale", softmax(found * root * root) @ v
-    for kept in (("result",), ("total",), ("result", "total")):
-        _, total, result = _online(found, v, case.blocks[1], **dict.fromkeys(kept, 1.0))
+    for of_total, of_result in ((None, 1.0), (1.0, None), (1.0, 1.0)):
+        _, total, result = _online(found, v, case.blocks[1], of_total, of_result)
         yield "hint-rescale", np.asarray(result / total)
     sums = np.exp(found - found.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True)
     yield "hint-not-divided", softmax(found) @ v * sums
@@ -269,7 +274,11 @@ def _of_attention(wide: Arrays, case: Given) -> Readings:
 
 
 def _online(
-    found: np.ndarray, v: np.ndarray, block: int, **scales: float
+    found: np.ndarray,
+    v: np.ndarray,
+    block: int,
+    total_scale: float | None = None,
+    result_scale: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Maxima, sums and results block by block, rescaled to the new maximum or by what is given."""
     rows = len(found)
@@ -279,17 +288,21 @@ def _online(
         higher = np.maximum(top, part.max(axis=1, keepdims=True))
         rescale = np.nan_to_num(np.exp(top - higher))
         weight = np.nan_to_num(np.exp(part - higher))
-        total = total * scales.get("total", rescale)
-        result = result * scales.get("result", rescale)
+        total = total * (rescale if total_scale is None else total_scale)
+        result = result * (rescale if result_scale is None else result_scale)
         total = total + weight.sum(axis=1, keepdims=True)
         result = result + weight @ v[start : start + block]
         top = higher
     return top, total, result
 
 
-READINGS: dict[str, Callable[[Arrays, Given], Readings]] = dict(
-    zip(STEPS, (_of_add, _of_fused, _of_softmax, _of_matmul, _of_attention), strict=True)
-)
+READINGS: dict[str, Callable[[Arrays, Given], Readings]] = {
+    "add": _of_add,
+    "fused": _of_fused,
+    "softmax": _of_softmax,
+    "matmul": _of_matmul,
+    "attention": _of_attention,
+}
 
 
 class Called(NamedTuple):

@@ -44,8 +44,17 @@ KEYS = {
 }
 # What of the book the rented machine needs besides the lab; nothing else leaves this computer.
 UPLOADED = (
-    *("pyproject.toml", "constraints.txt", "hashes.txt", "README.md", "LICENSE", "LICENSE-text"),
-    *("course_lib", "course_tools", "course_book", "course_press", "labs/rented.sh"),
+    "pyproject.toml",
+    "constraints.txt",
+    "hashes.txt",
+    "README.md",
+    "LICENSE",
+    "LICENSE-text",
+    "course_lib",
+    "course_tools",
+    "course_book",
+    "course_press",
+    "labs/rented.sh",
 )
 
 

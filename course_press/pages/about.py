@@ -151,7 +151,8 @@ def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
     fields = {name: f"{{{given[of]}}}" for name, of in quoted.items()}
     fields |= {name: given[name] for name in ("year", "version", "url")} | {"language": book.lang}
     lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
-    opening = f"@{'book' if cover else 'incollection'}{{{'-'.join(key[: 2 if cover else 3])},"
+    kind, name = ("book", "-".join(key[:2])) if cover else ("incollection", "-".join(key))
+    opening = f"@{kind}{{{name},"
     return {"text": text, "bibtex": "\n".join([opening, *lines, "}"])}
 
 

@@ -19,13 +19,33 @@ from lxml import html
 # Elements that are no prose.
 LEFT_OUT = {"script", "style", "svg", "pre", "form", "button"}
 LEFT_OUT_CLASSES = {
-    *("cell-code", "anchor", "header-section-number", "equation-number", "exercise-said"),
-    *("calculator", "explorer", "guess", "guesses", "references"),
+    "cell-code",
+    "anchor",
+    "header-section-number",
+    "equation-number",
+    "exercise-said",
+    "calculator",
+    "explorer",
+    "guess",
+    "guesses",
+    "references",
 }
 # Elements that part words.
 BLOCKS = {
-    *("p", "li", "td", "th", "tr", "div", "section", "figure", "figcaption", "blockquote"),
-    *("summary", "details", "h4", "br"),
+    "p",
+    "li",
+    "td",
+    "th",
+    "tr",
+    "div",
+    "section",
+    "figure",
+    "figcaption",
+    "blockquote",
+    "summary",
+    "details",
+    "h4",
+    "br",
 }
 SPACED = set("=≠<>≤≥≈≪≫+−±×⋅·→⇒⇔∈")
 
@@ -141,7 +161,7 @@ def _said(node: ElementTree.Element) -> str:
         case "mspace":
             return " "
         case "semantics":
-            return "".join(map(_said, parts[:1]))
+            return _said(parts[0]) if parts else ""
         case "mfrac":
             return "/".join(map(_whole, parts))
         case "msqrt":

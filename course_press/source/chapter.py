@@ -12,15 +12,34 @@ import yaml
 from course_press.source.errors import SourceError
 
 FRONT_MATTER = {
-    *("title", "description", "prerequisites", "work"),
-    *("notebook", "audience", "engine", "jupyter", "lang"),
+    "title",
+    "description",
+    "prerequisites",
+    "work",
+    "notebook",
+    "audience",
+    "engine",
+    "jupyter",
+    "lang",
 }
 CELL_OPTIONS = {"echo", "code-fold", "eval", "output"}
 
 DIV_CLASSES = {
-    *("content-visible", "content-hidden", "panel-tabset", "column-margin", "aside", "unnumbered"),
+    "content-visible",
+    "content-hidden",
+    "panel-tabset",
+    "column-margin",
+    "aside",
+    "unnumbered",
     *(f"callout-{kind}" for kind in ("note", "tip", "important", "warning", "caution")),
-    *("predict", "takeaways", "problem", "sortable", "chapters", "session", "answer", "ways"),
+    "predict",
+    "takeaways",
+    "problem",
+    "sortable",
+    "chapters",
+    "session",
+    "answer",
+    "ways",
 }
 # Includes within includes; one that holds itself stops here at the latest.
 DEPTH = 20
