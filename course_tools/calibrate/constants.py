@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from course_lib.core.checks import CourseError, known, nonnegative, positive, shown
-from course_lib.core.dtypes import BITS
+from course_lib.core.dtypes import BITS, SCALED
 from course_lib.specs import Accelerator, chips, load_toml
 from course_lib.specs import chip as chip_of
 from course_tools.calibrate.kernels import Constants, EngineConstants
@@ -108,7 +108,7 @@ def calibration(
     "a100-sxm-80's constants, since no one measured l40s..."
     """
     if dtype is not None:
-        known("dtype", dtype, BITS)
+        known("dtype", dtype, (*BITS, *SCALED))
     on = chip_of(chip) if isinstance(chip, str) else chip
     if not isinstance(on, Accelerator):
         raise CourseError(f"chip must be an accelerator or its key (got {shown(chip)})")
@@ -118,11 +118,15 @@ def calibration(
     other = chip_of(like)
     lent = _of_file(_read(like), dtype, like, engine)
     compute = min(lent.constants.compute * cooling(on, other), 1.0)
+    # How much faster a product alone runs is a laboratory's and a board's: none is lent, and
+    # products alone are so much more in doubt.
+    apart = math.log(lent.constants.burst)
     # Kernels of another vendor are other programs: one more doubt of the same size.
     doubt = lent.chips * (1 if on.vendor == other.vendor else math.sqrt(2))
     return msgspec.structs.replace(
         lent,
-        constants=msgspec.structs.replace(lent.constants, compute=compute),
+        constants=msgspec.structs.replace(lent.constants, compute=compute, burst=1.0),
+        labs=math.hypot(lent.labs, apart),
         log_sigma=math.hypot(lent.log_sigma, doubt),
         source=f"{like}'s constants, since no one measured {on.key}: {why}; wider range. "
         f"{lent.source}",
@@ -158,7 +162,7 @@ def cooling(chip: Accelerator, like: Accelerator) -> float:
 def from_file(path: Path, dtype: str | None = None, engine: str = TYPICAL) -> Calibration:
     """Constants that `course calibrate` wrote."""
     if dtype is not None:
-        known("dtype", dtype, BITS)
+        known("dtype", dtype, (*BITS, *SCALED))
     if not isinstance(path, str | Path):
         raise CourseError(f"path must be that of a file of constants (got {shown(path)})")
     file = load_toml(Path(path), CalibrationFile)
@@ -172,7 +176,7 @@ def from_file(path: Path, dtype: str | None = None, engine: str = TYPICAL) -> Ca
 def _check(file: CalibrationFile) -> None:
     """Raise where a constant is not one that a chip can have."""
     for dtype, constants in file.constants.items():
-        known("dtype", dtype, BITS, "constants")
+        known("dtype", dtype, (*BITS, *SCALED), "constants")
         for name, value in msgspec.structs.asdict(constants).items():
             nonnegative(f"constants.{dtype}.{name}", value)
         for name in ("compute", "burst", "bandwidth", "stream", "overlap"):
@@ -205,10 +209,13 @@ def _of_file(file: CalibrationFile, dtype: str | None, chip: str, engine: str) -
     missed = file.held_out_error
     error = "" if missed is None else f", held-out error {100 * missed:.1f} %"
     said = f"{file.source} ({file.points} points{error}, {file.date})"
-    taken, log_sigma = dtype, file.log_sigma
+    # Of scaled formats the constants of one that was measured, and else of its elements.
+    bare = dtype if dtype is None or dtype in formats or dtype in BITS else SCALED[dtype][0]
+    taken, log_sigma = bare, file.log_sigma
     if taken not in formats:
-        taken = min(formats, key=lambda one: abs(BITS[one] - BITS[dtype or one]))
-    if dtype is not None and dtype != taken:
+        plain = [one for one in formats if one in BITS]
+        taken = min(plain, key=lambda one: abs(BITS[one] - BITS[bare or one]))
+    if dtype is not None and bare != taken:
         said = f"{taken}'s constants, since no one measured {dtype}: wider range. {said}"
         log_sigma = math.hypot(log_sigma, file.chips)
     return Calibration(

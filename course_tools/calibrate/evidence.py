@@ -13,7 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from course_lib import ops
 from course_lib.core import Estimate, roofline
+from course_lib.core.dtypes import itemsize
 from course_lib.network import all_reduce, between_nodes
+from course_lib.network.collectives import seconds as bound_of
 from course_lib.network.costs import cost
 from course_lib.specs import Accelerator, chip
 from course_lib.workloads import llm
@@ -25,6 +27,10 @@ from course_tools.measured.published import CHIPS, best_published, table
 
 REFERENCE, DTYPE = "a100-sxm-80", "fp16"
 SEED, HELD_OUT = 0, 0.25
+# Chips whose operators one collector timed inside an engine, and the formats of its products beside
+# bf16: some with a kernel before them that brings the activations into the format.
+COLLECTED = ("h100-sxm", "b200-sxm")
+NARROW = ("fp8", "fp8-block", "nvfp4")
 MODEL = "llama-2-7b"  # the model whose steps are fitted; all others are held out
 # Where all-reduces went over NVLink alone: whole nodes with their chips, and a bridged pair.
 NODES = (("a100_dgx", 2), ("a100_dgx", 4), ("a100_dgx", 8), ("a100_pairwise_nvlink", 2))
@@ -53,19 +59,32 @@ class Products(NamedTuple):
         return Products(self.sizes[which], self.seconds[which])
 
     def bound(self, on: Accelerator, dtype: str = DTYPE) -> Estimate:
-        """The roofline's bound of all of them."""
-        return roofline(ops.matmul(*self.sizes.T, x=dtype, w=dtype), on)
+        """The roofline's bound of all of them; those of narrow operands write 16 bits."""
+        out = dtype if itemsize(dtype) >= 2 else "bf16"
+        return roofline(ops.matmul(*self.sizes.T, x=dtype, w=dtype, out=out), on)
 
 
-def products(name: str) -> Products:
-    """The matrix products of a table of M, N, K and ms; one measured several times gives the
-    median.
+def products(name: str, **where: str) -> Products:
+    """The matrix products of a table of M, N, K and ms, `where` columns say so; one measured
+    several times gives the median.
     """
     found: dict[tuple[int, ...], list[float]] = {}
     for row in table(name):
-        found.setdefault(tuple(int(row[size]) for size in "MKN"), []).append(float(row["ms"]) / 1e3)
+        if where.items() <= row.items():
+            shape = tuple(int(row[size]) for size in "MKN")
+            found.setdefault(shape, []).append(float(row["ms"]) / 1e3)
     shapes = sorted(found)
     return Products(np.array(shapes), np.array([np.median(found[shape]) for shape in shapes]))
+
+
+def cold(key: str, dtype: str) -> Products:
+    """The products that a collector timed on a chip in one of `NARROW` or bf16, of operands that
+    its last-level cache cannot hold: it repeats each call.
+    """
+    some, on = products("matmul_engines", chip=key, dtype=dtype), chip(key)
+    if not some.seconds.size:
+        return some
+    return some.some(np.asarray(some.bound(on, dtype).bytes) > (on.llc or 0.0))
 
 
 def held_out(count: int, share: float = HELD_OUT, seed: int = SEED) -> NDArray[np.bool_]:
@@ -103,12 +122,38 @@ def steps(kind: str, tables: tuple[str, ...] = published.TABLES) -> tuple[Measur
 
 
 class Messages(NamedTuple):
-    """Measured all-reduces: byte, chips, s, and their bound."""
+    """Measured collectives of a kind: byte, chips, s, and their bound."""
 
     size: NDArray[Any]
     chips: NDArray[Any]
     seconds: NDArray[Any]
     bound: NDArray[Any]
+    kind: str = "all-reduce"
+
+    @property
+    def way(self) -> str | None:
+        """By which algorithm it is bounded; its first where none is said."""
+        return "switched" if self.kind == "all-to-all" else None
+
+    def some(self, which: NDArray[np.bool_]) -> "Messages":
+        """Those that `which` marks."""
+        size, chips, seconds, bound = (part[which] for part in self[:4])
+        return Messages(size, chips, seconds, bound, self.kind)
+
+
+def nccl(key: str) -> list[Messages]:
+    """NCCL's collectives over a chip's links, by kind, each in fixed order."""
+    on, found = chip(key), []
+    rows = [row for row in table("collectives_nccl") if row["chip"] == key]
+    for kind in sorted({row["collective"] for row in rows}):
+        some = [row for row in rows if row["collective"] == kind]
+        size, n, ms = (
+            np.array([float(row[name]) for row in some]) for name in ("bytes", "n", "ms")
+        )
+        way = "switched" if kind == "all-to-all" else None
+        bound = np.asarray(bound_of(kind, size, on.links["nvlink"], n, way))
+        found.append(Messages(size, n, ms / 1e3, bound, kind))
+    return found
 
 
 def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Messages:
@@ -133,10 +178,7 @@ def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Me
 def halved(some: Messages) -> tuple[Messages, Messages]:
     """The messages in two halves by a fixed random draw: one to fit, the other to test."""
     out = held_out(some.size.size, 0.5)
-    fitted, unseen = (
-        Messages(*(np.asarray(part)[which] for part in some)) for which in (~out, out)
-    )
-    return fitted, unseen
+    return some.some(~out), some.some(out)
 
 
 def laboratories(sustained: Calibration) -> dict[str, float]:
@@ -410,7 +452,7 @@ def _steps_within(some: Sequence[MeasuredStep]) -> list[float]:
 
 
 def _large(some: Messages) -> Messages:
-    return Messages(*(part[some.size > LARGE_MESSAGE] for part in some))
+    return some.some(some.size > LARGE_MESSAGE)
 
 
 def _message_lines() -> list[Result]:

@@ -38,16 +38,16 @@ from course_lib.core.checks import (
     text,
     together,
 )
-from course_lib.core.dtypes import BITS
+from course_lib.core.dtypes import BITS, SCALED
 from course_lib.network.collectives import Nodes, resolve_link
 from course_lib.network.collectives import seconds as bound_of
 from course_lib.network.costs import ALGORITHMS
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
-from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, from_file
+from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, engines, from_file
 from course_tools.calibrate.kernels import Constants, Kernel, kernels_of
 from course_tools.calibrate.links import message_factors
-from course_tools.calibrate.timing import Likely, likely, sums
+from course_tools.calibrate.timing import Likely, likely, sums, widen_end
 
 STATES = ("burst", "sustained")  # a kernel that is timed alone, and one inside a step
 _PERFECT = Constants(
@@ -60,6 +60,8 @@ _PERFECT = Constants(
     reload=0.0,
     misaligned=1.0,
 )
+_APART = "tensorrt-llm"  # an engine that has such a kernel
+_QUANTIZED = "; the range allows for a kernel before a narrow product that quantizes its input"
 # In which order constants are put in.
 _ADDED = {"bandwidth": ("bandwidth",), "arithmetic": ("compute", "reload", "misaligned", "overlap")}
 # Published over the links whose constants are fitted; a ring of each reaches the same rate.
@@ -147,15 +149,27 @@ def predict(
     in_state = usual if state is None else known("state", state, STATES)
     given = _in_state(found, in_state)
     one = likely(every, on, given, step, not found.log_sigma, estimate.lower)
+    apart = one.high if step else _quantized_apart(every, on, given, one)
     return Prediction(
         plain(one.expected),
         plain(one.low),
-        plain(one.high),
-        found.source + _allowance(one),
+        plain(apart),
+        found.source + _allowance(one) + (_QUANTIZED if np.any(apart > one.high) else ""),
         state=in_state,
-        engine=found.engine_name if step else "",
+        engine=found.engine_name if step or found.engine.quantize else "",
         source_chip=found.source_chip,
     )
+
+
+def _quantized_apart(every: list[Kernel], on: Accelerator, found: Calibration, one: Likely) -> Any:
+    """The high end where an engine that does not say may bring a narrow product's activations into
+    its format by a kernel before it.
+    """
+    if found.engine.quantize:
+        return one.high
+    given = msgspec.structs.replace(found, engine=engines()[_APART])
+    doubt = np.log(np.maximum(sums(every, on, given, 0.0, False)[0] / one.expected, 1.0))
+    return widen_end(one.expected, one.high, doubt)
 
 
 def _in_state(found: Calibration, state: str) -> Calibration:
@@ -257,7 +271,7 @@ def constants_of(
 def _format(every: Iterable[Kernel], dtype: str | None) -> str:
     """The format of the work's arithmetic: of the matrix products where there are any."""
     if dtype is not None:
-        return known("dtype", dtype, BITS)
+        return known("dtype", dtype, (*BITS, *SCALED))
     products = [
         kernel.work for kernel in every if kernel.work is not None and kernel.work.unit == "matrix"
     ]
@@ -333,7 +347,7 @@ def collective(
         bound = np.where(expected < ring, np.minimum(bound, by_switch), bound)
     expected = np.where(bound > 0, expected, 0.0)
     log_sigma = math.hypot(found.log_sigma, 0.0 if kind in RINGS else found.chips)
-    least, most = message_factors(at, np.asarray(size), log_sigma)
+    least, most = message_factors(at, np.asarray(size), np.asarray(n), log_sigma)
     low, high = least * expected, most * expected
     return Prediction(
         expected=plain(expected),
