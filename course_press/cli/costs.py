@@ -112,6 +112,7 @@ def _likely(found: calibrate.Prediction) -> dict[str, Any]:
         "engine": found.engine,
         "lender": found.source_chip,
         "source": found.source,
+        "evidence": found.evidence,
     }
 
 

@@ -145,6 +145,7 @@ def _show_likely(found: calibrate.Prediction) -> None:
     tell(told("likely", **times))
     tell(told("constants", state=found.state, engine=found.engine, lender=found.source_chip))
     tell(retold(found.source), style="dim")
+    tell(retold(found.evidence), style="dim")
 
 
 @app.command("calibrate")

@@ -11,12 +11,14 @@ from course_lib.core.checks import CourseError, known, nonnegative, positive, sh
 from course_lib.core.dtypes import BITS, SCALED
 from course_lib.specs import Accelerator, chips, load_toml
 from course_lib.specs import chip as chip_of
+from course_tools.calibrate.errors import FILE
 from course_tools.calibrate.kernels import Constants, EngineConstants
 from course_tools.calibrate.links import LinkConstants, Range
 from course_tools.files import DATA
 
 FOLDER = DATA / "calibration"
 NEAREST, ENGINES = "nearest.toml", "engines.toml"
+_OTHERS = (NEAREST, ENGINES, FILE.name)  # files that are no chip's
 TYPICAL = "typical"  # the engine whose constants are fitted to all of them together
 
 
@@ -74,8 +76,7 @@ def calibrations() -> tuple[str, ...]:
     >>> "a100-sxm-80" in calibrations()
     True
     """
-    others = (NEAREST, ENGINES)
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.name not in others))
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.name not in _OTHERS))
 
 
 @cache

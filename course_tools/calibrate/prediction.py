@@ -38,15 +38,16 @@ from course_lib.core.checks import (
     text,
     together,
 )
-from course_lib.core.dtypes import BITS, SCALED
+from course_lib.core.dtypes import BITS, SCALED, itemsize
 from course_lib.network.collectives import Nodes, resolve_link
 from course_lib.network.collectives import seconds as bound_of
 from course_lib.network.costs import ALGORITHMS
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, engines, from_file
+from course_tools.calibrate.errors import evidence_of
 from course_tools.calibrate.kernels import Constants, Kernel, kernels_of
-from course_tools.calibrate.links import message_factors
+from course_tools.calibrate.links import LARGE_MESSAGE, message_factors
 from course_tools.calibrate.timing import Likely, likely, sums, widen_end
 
 STATES = ("burst", "sustained")  # a kernel that is timed alone, and one inside a step
@@ -80,6 +81,7 @@ class Prediction:
     state: str = ""  # one of `STATES`: ``"burst"`` where a kernel is timed alone
     engine: str = ""  # whose gaps and launches a step has
     source_chip: str = ""  # key of the chip whose constants these are, or the file they are from
+    evidence: str = ""  # which row of the table of errors tests such a range, in words
 
     def __post_init__(self) -> None:
         text("source", self.source)
@@ -158,7 +160,31 @@ def predict(
         state=in_state,
         engine=found.engine_name if step or found.engine.quantize else "",
         source_chip=found.source_chip,
+        evidence=evidence_of(_family(every, step), on, _is_own(found, on)),
     )
+
+
+def _is_own(found: Calibration, on: Accelerator) -> bool:
+    """Whether constants were fitted to measurements of the chip itself."""
+    return found.source_chip == on.key and not found.log_sigma
+
+
+def _family(every: list[Kernel], step: bool) -> str:
+    """The family of the table of errors that an estimate belongs to."""
+    works = [kernel.work for kernel in every if kernel.work is not None]
+    matrix = [work for work in works if work.unit == "matrix"]
+    attends = [work.shape for work in matrix if work.kind == "attention" and work.shape]
+    if step and attends:
+        return "first tokens" if np.any(np.asarray(attends[0][1]) > 1) else "decode"
+    if not matrix:
+        return "elementwise"
+    return family_of(_format(every, None)) if not attends else "attention"
+
+
+def family_of(dtype: str) -> str:
+    """The family of products in a format."""
+    bits = 8 * itemsize(dtype)
+    return "products" if bits > 12 else "8-bit products" if bits > 6 else "4-bit products"
 
 
 def _quantized_apart(every: list[Kernel], on: Accelerator, found: Calibration, one: Likely) -> Any:
@@ -355,6 +381,11 @@ def collective(
         high=plain(high),
         source=found.source,
         source_chip=found.source_chip,
+        evidence=evidence_of(
+            "collectives" if np.all(size > LARGE_MESSAGE) else "small collectives",
+            on,
+            _is_own(found, on) and at is found.links.get("nvlink"),
+        ),
     )
 
 
