@@ -15,6 +15,7 @@ from course_lib.core import Estimate
 from course_lib.core.checks import CourseError
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, chip
+from course_tools.calibrate.attention import AttentionConstants, attention_seconds
 from course_tools.calibrate.constants import ENGINES as ENGINES_FILE
 from course_tools.calibrate.constants import (
     FOLDER,
@@ -33,11 +34,13 @@ from course_tools.calibrate.evidence import (
     NORMAL,
     PAIRED,
     PER_MACHINE,
+    PHASES,
     REFERENCE,
     SWITCHES,
     MeasuredStep,
     Messages,
     Products,
+    attentions,
     centre,
     cold,
     halved,
@@ -440,6 +443,7 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
             constants={**steady, "fp16": steady["bf16"]},
             ranges={**sides, "step": Range(*fitted.ranges["step"].factors(chips))},
             links={**fitted.links, "nvlink": fit_links(halves, switch)},
+            attention=_fit_attention(key),
         )
     means = {
         dtype: {
@@ -451,6 +455,32 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
         for dtype in NARROW
     }
     return files, means
+
+
+def _fit_attention(key: str) -> dict[str, AttentionConstants]:
+    """What a chip achieves in attention alone, from half of what a collector timed on it."""
+    on, found = chip(key), {}
+    for kind, parts in PHASES.items():
+        every = [attentions(key, *part) for part in parts]
+        fit = [~held_out(seconds.size, 0.5) for _, seconds in every]
+        start = {"overhead": 1e-5, "compute": 0.6, "bandwidth": 0.7}
+        start |= {"exponentials": 16.0} if kind == "prompt" else {"block": 2e-6}
+
+        def ratios(given: dict[str, float], every: Any = every, fit: Any = fit) -> NDArray[Any]:
+            c = AttentionConstants(**given, range=SURE)
+            return np.concatenate(
+                [
+                    (seconds / attention_seconds(Kernel(bound, bound.work), on, c))[which]
+                    for (bound, seconds), which in zip(every, fit, strict=True)
+                ]
+            )
+
+        def residuals(given: dict[str, float], of: Any = ratios) -> NDArray[Any]:
+            return np.asarray(-np.log(of(given)))
+
+        best = least_absolute(residuals, start, MOST)
+        found[kind] = AttentionConstants(**best, range=_range(ratios(best)))
+    return found
 
 
 def _switch_from(key: str) -> int:

@@ -11,6 +11,7 @@ from course_lib.core.checks import CourseError, known, nonnegative, positive, sh
 from course_lib.core.dtypes import BITS, SCALED
 from course_lib.specs import Accelerator, chips, load_toml
 from course_lib.specs import chip as chip_of
+from course_tools.calibrate.attention import AttentionConstants
 from course_tools.calibrate.errors import FILE
 from course_tools.calibrate.kernels import Constants, EngineConstants
 from course_tools.calibrate.links import LinkConstants, Range
@@ -30,6 +31,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     # ``"step"`` for totals.
     ranges: dict[str, Range]
     links: dict[str, LinkConstants]  # what its links achieve, by their name
+    attention: dict[str, AttentionConstants] = {}  # alone: of prompts, in decoding, latent
     # engine, engine_name: what the engine adds, and which that is
     engine: EngineConstants
     engine_name: str = TYPICAL
@@ -61,6 +63,7 @@ class CalibrationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     constants: dict[str, Constants]
     ranges: dict[str, Range]
     links: dict[str, LinkConstants]
+    attention: dict[str, AttentionConstants] = {}
 
 
 class _Like(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -223,6 +226,7 @@ def _of_file(file: CalibrationFile, dtype: str | None, chip: str, engine: str) -
         constants=formats[taken],
         ranges=file.ranges,
         links=file.links,
+        attention=file.attention,
         engine=engines()[known("engine", engine, engines())],
         engine_name=engine,
         source_chip=chip,

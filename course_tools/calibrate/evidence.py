@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib import ops
-from course_lib.core import Estimate, roofline
+from course_lib.core import Estimate, Work, roofline
 from course_lib.core.dtypes import itemsize
 from course_lib.network import all_reduce, between_nodes
 from course_lib.network.collectives import seconds as bound_of
@@ -86,6 +86,45 @@ def cold(key: str, dtype: str) -> Products:
     if not some.seconds.size:
         return some
     return some.some(np.asarray(some.bound(on, dtype).bytes) > (on.llc or 0.0))
+
+
+@cache
+def attentions(key: str, kind: str, compute: str) -> tuple[Estimate, NDArray[Any]]:
+    """Attention that a collector timed on a chip, by its phase and the format of its arithmetic:
+    bounds, and times, s.
+    """
+    rows = [
+        row
+        for row in table("attention_engines")
+        if (row["chip"], row["phase"], row["compute"]) == (key, kind, compute)
+    ]
+    sizes = ("batch", "new", "length", "heads", "kv_heads")
+    shape = np.array([[int(row[name]) for name in sizes] for row in rows]).T
+    latent: dict[str, Any] = {
+        "latent decode": {"value_dim": 512, "values_in_keys": True},
+        "latent prompt": {"value_dim": 128},
+    }.get(kind, {})
+    works = [
+        ops.attention(
+            *(int(row[name]) for name in (*sizes, "head_dim")),
+            causal=True,
+            kv=None if kind == "latent prompt" else row["cache"],
+            compute=compute,
+            **latent,
+        )
+        for row in rows
+    ]
+    flops, moved = (np.array([getattr(one, of) for one in works]) for of in ("flops", "bytes"))
+    work = Work(flops, moved, compute, "matrix", shape=tuple(shape), kind="attention")
+    return roofline(work, chip(key)), np.array([float(row["ms"]) / 1e3 for row in rows])
+
+
+# Which rows the constants of a phase are fitted to: those of the arithmetic's formats.
+PHASES = {
+    "prompt": (("prompt", "bf16"), ("prompt", "fp8"), ("latent prompt", "bf16")),
+    "decode": (("decode", "bf16"),),
+    "latent": (("latent decode", "bf16"),),
+}
 
 
 def held_out(count: int, share: float = HELD_OUT, seed: int = SEED) -> NDArray[np.bool_]:
@@ -301,7 +340,13 @@ def broken(least: float = LARGE) -> tuple[int, int]:
 
 def error_rows() -> list[FamilyErrors]:
     """Predicted against measured: products, steps of inference, collectives and streams."""
-    return [*_product_errors(), *_step_errors(), *_message_errors(), *_stream_errors()]
+    return [
+        *_product_errors(),
+        *_attention_errors(),
+        *_step_errors(),
+        *_message_errors(),
+        *_stream_errors(),
+    ]
 
 
 def _errors(family: str, held: str, on: Any, likely: Prediction, seconds: Any) -> FamilyErrors:
@@ -344,6 +389,27 @@ def _product_errors() -> Iterator[FamilyErrors]:
                 yield _errors(family_of(dtype), LENT, on, likely, some.seconds)
 
 
+def _attention_errors() -> Iterator[FamilyErrors]:
+    for key, other in (COLLECTED, COLLECTED[::-1]):
+        lent = _lent(chip(key), other, "bf16")
+        for kind, parts in PHASES.items():
+            family = "attention, prompts" if kind == "prompt" else "attention, decoding"
+            for part in parts:
+                bound, seconds = attentions(key, *part)
+                out = held_out(seconds.size, 0.5)
+                every = np.ones_like(out)
+                for held, which, given in (
+                    (FIT, ~out, None),
+                    (TEST, out, None),
+                    (LENT, every, lent),
+                ):
+                    likely = predict(bound, key, constants=given)
+                    times = (
+                        np.asarray(getattr(likely, end))[which] for end in ("expected", *ENDS[::2])
+                    )
+                    yield FamilyErrors(family, held, (key,), seconds[which], *times)
+
+
 def before(dtype: str) -> str:
     """The engine whose kernel before products in a format the collector timed with them."""
     return {"bf16": TYPICAL, "fp8": "tensorrt-llm"}.get(dtype, f"tensorrt-llm-{dtype}")
@@ -372,7 +438,7 @@ def _of_steps(family: str, held: str, some: list[MeasuredStep]) -> Iterator[Fami
         predict(
             one.bound,
             one.run.chip,
-            constants=_lent(chip(one.run.chip), REFERENCE, one.run.w) if held == LENT else None,
+            constants=_lent(chip(one.run.chip), REFERENCE, DTYPE) if held == LENT else None,
         )
         for one in some
     ]

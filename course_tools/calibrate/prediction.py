@@ -44,6 +44,7 @@ from course_lib.network.collectives import seconds as bound_of
 from course_lib.network.costs import ALGORITHMS
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
+from course_tools.calibrate.attention import attention_seconds, phase
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, engines, from_file
 from course_tools.calibrate.errors import evidence_of
 from course_tools.calibrate.kernels import Constants, Kernel, kernels_of
@@ -151,6 +152,8 @@ def predict(
     in_state = usual if state is None else known("state", state, STATES)
     given = _in_state(found, in_state)
     one = likely(every, on, given, step, not found.log_sigma, estimate.lower)
+    if not step and (kind := phase(every[0])) in found.attention:
+        one = _attention(every[0], on, found, kind)
     apart = one.high if step else _quantized_apart(every, on, given, one)
     return Prediction(
         plain(one.expected),
@@ -162,6 +165,15 @@ def predict(
         source_chip=found.source_chip,
         evidence=evidence_of(_family(every, step), on, _is_own(found, on)),
     )
+
+
+def _attention(kernel: Kernel, on: Accelerator, found: Calibration, kind: str) -> Likely:
+    """What attention timed alone is likely to take."""
+    constants = found.attention[kind]
+    expected = np.maximum(attention_seconds(kernel, on, constants), kernel.bound.lower)
+    least, most = constants.range.factors(found.log_sigma)
+    low = np.clip(least * expected, kernel.bound.lower, expected)
+    return Likely(expected, low, most * expected, [], [], False, False)
 
 
 def _is_own(found: Calibration, on: Accelerator) -> bool:
@@ -178,7 +190,9 @@ def _family(every: list[Kernel], step: bool) -> str:
         return "first tokens" if np.any(np.asarray(attends[0][1]) > 1) else "decode"
     if not matrix:
         return "elementwise"
-    return family_of(_format(every, None)) if not attends else "attention"
+    if attends:
+        return {"prompt": "attention, prompts"}.get(phase(every[0]), "attention, decoding")
+    return family_of(_format(every, None))
 
 
 def family_of(dtype: str) -> str:
