@@ -368,9 +368,9 @@ def _expected(key: str, dtype: str, some: Products, given: Any, before: Any) -> 
     return np.asarray(seconds(kernel, on, c) + quantizing(kernel, on, c, engine))
 
 
-def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dict[str, Any]]:
+def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dict[str, Any], float]:
     """The files of the chips that a collector timed, and the engines' kernels before narrow
-    products: geometric means over chips.
+    products, geometric means over chips; and how far generations lie apart.
     """
     alone = {key: _alone(key, fitted.constants["bf16"]) for key in COLLECTED}
     long = []
@@ -437,11 +437,11 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
             points=sum(some.seconds.size for some, _ in parts.values()),
             held_out=test.size,
             held_out_error=float(np.mean(np.abs(test - 1))),
-            labs=labs,
-            chips=chips,
+            log_sigma=labs,
+            labs=0.0,
             region=fitted.region | {"product": (float(flops.min()), float(flops.max()))},
             constants={**steady, "fp16": steady["bf16"]},
-            ranges={**sides, "step": Range(*fitted.ranges["step"].factors(chips))},
+            ranges={**sides, "step": fitted.ranges["step"]},
             links={**fitted.links, "nvlink": fit_links(halves, switch)},
             attention=_fit_attention(key),
         )
@@ -454,7 +454,7 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
         }
         for dtype in NARROW
     }
-    return files, means
+    return files, means, chips
 
 
 def _fit_attention(key: str) -> dict[str, AttentionConstants]:
@@ -492,7 +492,7 @@ def _switch_from(key: str) -> int:
     )
 
 
-def _scaled(lender: CalibrationFile, like: str, key: str) -> CalibrationFile:
+def _scaled(lender: CalibrationFile, like: str, key: str, apart: float) -> CalibrationFile:
     """Constants of a chip of which one product is published: another's, with the fraction of the
     peak in proportion.
     """
@@ -515,7 +515,8 @@ def _scaled(lender: CalibrationFile, like: str, key: str) -> CalibrationFile:
         # The best of a search is where a burst ends: it is lent within one collector's chips only.
         burst = ours.burst if like in COLLECTED else 1.0
         found[dtype] = structs.replace(ours, compute=min(ours.compute * share, 1.0), burst=burst)
-    apart = float(np.log(lender.constants["bf16"].burst)) if like not in COLLECTED else 0.0
+    if like not in COLLECTED:
+        apart = float(np.hypot(lender.labs, np.log(lender.constants["bf16"].burst)))
     return structs.replace(
         lender,
         source=f"best published products ({', '.join(sources)}; "
@@ -523,7 +524,7 @@ def _scaled(lender: CalibrationFile, like: str, key: str) -> CalibrationFile:
         points=len(sources),
         held_out=0,
         held_out_error=None,
-        log_sigma=float(np.hypot(lender.chips if like in COLLECTED else lender.labs, apart)),
+        log_sigma=float(np.hypot(lender.log_sigma, apart)),
         constants=found,
     )
 
@@ -552,11 +553,11 @@ def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
             f"folder {str(folder)!r} does not exist: make it first, for a fit takes a while"
         )
     fitted, engines = _reference(date or datetime.now(tz=UTC).date().isoformat())
-    files, before = _collected(fitted)
+    files, before, apart = _collected(fitted)
     files = {REFERENCE: fitted} | files
     for key in sorted({*CHIPS.values()} - {*files}):
         like = LENDERS.get(key, REFERENCE)
-        files[key] = _scaled(files[like], like, key)
+        files[key] = _scaled(files[like], like, key, apart)
     for dtype, given in before.items():
         name = ENGINE if dtype == "fp8" else f"{ENGINE}-{dtype}"
         engines[name] = structs.replace(engines[TYPICAL], **given, source=QUANTIZES)

@@ -98,8 +98,8 @@ def known_errors() -> tuple[ErrorRow, ...]:
 
 
 def tested_by(family: str, chip: Accelerator, own: bool) -> ErrorRow | None:
-    """The row that says most of an answer: of the chip itself where its constants are its `own`,
-    and of its vendor's chips that were lent theirs where they are not.
+    """The row that says most of an answer: of the chip itself where it has a file of its `own` and
+    was measured, else of its vendor's chips that were lent another's constants.
     """
     rows = [row for row in known_errors() if row.family == family]
     for held in _OWN if own else ():

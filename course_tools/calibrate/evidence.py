@@ -420,7 +420,9 @@ def _lent(on: Accelerator, like: str, dtype: str, engine: str = TYPICAL) -> Cali
     found = calibration(like, dtype, engine)
     compute = min(found.constants.compute * cooling(on, chip(like)), 1.0)
     constants = msgspec.structs.replace(found.constants, compute=compute)
-    return msgspec.structs.replace(found, constants=constants, log_sigma=found.chips)
+    # As the files of chips say that a collected one lends, and the reference to any other.
+    apart = found.chips if like == REFERENCE else calibration("h200-sxm").log_sigma
+    return msgspec.structs.replace(found, constants=constants, log_sigma=apart)
 
 
 def _step_errors() -> Iterator[FamilyErrors]:

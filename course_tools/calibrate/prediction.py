@@ -163,7 +163,7 @@ def predict(
         state=in_state,
         engine=found.engine_name if step or found.engine.quantize else "",
         source_chip=found.source_chip,
-        evidence=evidence_of(_family(every, step), on, _is_own(found, on)),
+        evidence=evidence_of(_family(every, step), on, found.source_chip == on.key),
     )
 
 
@@ -174,11 +174,6 @@ def _attention(kernel: Kernel, on: Accelerator, found: Calibration, kind: str) -
     least, most = constants.range.factors(found.log_sigma)
     low = np.clip(least * expected, kernel.bound.lower, expected)
     return Likely(expected, low, most * expected, [], [], False, False)
-
-
-def _is_own(found: Calibration, on: Accelerator) -> bool:
-    """Whether constants were fitted to measurements of the chip itself."""
-    return found.source_chip == on.key and not found.log_sigma
 
 
 def _family(every: list[Kernel], step: bool) -> str:
@@ -398,7 +393,7 @@ def collective(
         evidence=evidence_of(
             "collectives" if np.all(size > LARGE_MESSAGE) else "small collectives",
             on,
-            _is_own(found, on) and at is found.links.get("nvlink"),
+            found.source_chip == on.key and at is found.links.get("nvlink"),
         ),
     )
 

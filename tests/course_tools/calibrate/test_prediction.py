@@ -345,7 +345,8 @@ def test_every_account_of_one_attention_kernel_is_predicted_alike(key):
             [getattr(found["attention"], end)] * len(found), rel=2e-3
         )
     assert len({one.source for one in found.values()}) == 1
-    assert ("again for each head" in found["kv_read"].source) == (key != "a100-sxm-80")
+    # Where no attention and no steps were measured, an engine may read shared heads again.
+    assert ("again for each head" in found["kv_read"].source) == (key == "mi300x")
 
 
 def test_what_a_kernel_is_follows_from_its_kind_alone():
@@ -450,11 +451,11 @@ def test_the_switch_beats_a_rings_bound_where_it_adds_and_nowhere_else():
     # A reduce-scatter takes half of a ring's steps and bytes.
     half = calibrate.collective("reduce-scatter", 8e9, h200, 8)
     assert half.expected == pytest.approx(ring.expected / 2, rel=0.02)
-    # Of small messages, and of kinds that nobody published, little is promised.
+    # Of small messages less is promised.
     small = calibrate.collective("all-reduce", 1e4, h200, 8)
     other = calibrate.collective("all-to-all", 8e9, h200, 8)
-    assert small.high / small.expected > 2 * likely.high / likely.expected
-    assert other.high / other.expected > 1.1 * likely.high / likely.expected
+    assert small.high / small.expected > 1.05 * likely.high / likely.expected
+    assert other.high / other.expected >= likely.high / likely.expected
 
 
 def test_cards_without_links_of_their_own_are_joined_by_their_hosts():
@@ -570,10 +571,8 @@ def test_less_power_never_gives_more():
         calibrate.calibration(chip("h100-pcie")).constants.compute
         < calibrate.calibration(chip("h100-sxm")).constants.compute
     )
-    assert (
-        calibrate.calibration(chip("a100-sxm-40")).constants
-        == calibrate.calibration(A100).constants
-    )
+    of_half, of_all = (calibrate.calibration(one).constants for one in (chip("a100-sxm-40"), A100))
+    assert msgspec.structs.replace(of_all, burst=1.0) == of_half  # a burst is no chip's
 
 
 def test_whose_constants(tmp_path):
