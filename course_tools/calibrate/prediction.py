@@ -42,7 +42,7 @@ from course_lib.core.dtypes import BITS, SCALED, itemsize
 from course_lib.network.collectives import Nodes, resolve_link
 from course_lib.network.collectives import seconds as bound_of
 from course_lib.network.costs import ALGORITHMS
-from course_lib.specs import Accelerator
+from course_lib.specs import Accelerator, chips
 from course_lib.specs.catalog import accelerator
 from course_tools.calibrate.attention import attention_seconds, phase
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, engines, from_file
@@ -62,6 +62,9 @@ _PERFECT = Constants(
     reload=0.0,
     misaligned=1.0,
 )
+# Whose kernels of the vector unit and collectives were measured; what others' are lent is in doubt
+# by so many times.
+MEASURED, SEVERAL = ("NVIDIA",), 3.0
 _APART = "tensorrt-llm"  # an engine that has such a kernel
 _QUANTIZED = "; the range allows for a kernel before a narrow product that quantizes its input"
 # In which order constants are put in.
@@ -150,7 +153,7 @@ def predict(
     step = bool(estimate.parts)
     usual = "sustained" if step else "burst"
     in_state = usual if state is None else known("state", state, STATES)
-    given = _in_state(found, in_state)
+    given = _in_state(_vector_doubt(found, on, every, step), in_state)
     one = likely(every, on, given, step, not found.log_sigma, estimate.lower)
     if not step and (kind := phase(every[0])) in found.attention:
         one = _attention(every[0], on, found, kind)
@@ -194,6 +197,20 @@ def family_of(dtype: str) -> str:
     """The family of products in a format."""
     bits = 8 * itemsize(dtype)
     return "products" if bits > 12 else "8-bit products" if bits > 6 else "4-bit products"
+
+
+def _vector_doubt(found: Calibration, on: Accelerator, every: list[Kernel], step: bool) -> Any:
+    """The constants, in more doubt for kernels of the vector unit alone of another vendor."""
+    matrix = any(kernel.work is not None and kernel.work.unit == "matrix" for kernel in every)
+    return found if step or matrix else _foreign(found, on)
+
+
+def _foreign(found: Calibration, on: Accelerator) -> Calibration:
+    """Constants in doubt by a factor of several where none of a vendor's were measured."""
+    if on.vendor in MEASURED or found.source_chip not in chips():
+        return found
+    log_sigma = math.hypot(found.log_sigma, math.log(SEVERAL))
+    return msgspec.structs.replace(found, log_sigma=log_sigma)
 
 
 def _quantized_apart(every: list[Kernel], on: Accelerator, found: Calibration, one: Likely) -> Any:
@@ -364,6 +381,7 @@ def collective(
     one = link if isinstance(link, Nodes) else resolve_link(on, link, n)
     name = "nodes" if isinstance(one, Nodes) else link
     found = constants_of(on, None, constants)
+    found = _foreign(found, on)
     at = found.links[name if name in found.links else "nvlink"]
     size = nonnegative("bytes", bytes)
     in_switch = None if in_switch is None else flag("in_switch", in_switch)

@@ -721,3 +721,24 @@ def test_an_engine_launches_fewer_kernels_than_a_bound_counts_operators():
     found = calibrate.calibration(a100, "bf16")
     each = found.constants.overhead + found.engine.gap
     assert calibrate.breakdown(step, a100)["launches"] / each == pytest.approx(227)
+
+
+@pytest.mark.parametrize("key", ["mi300x", "tpu-v5e"])
+def test_what_no_row_of_a_vendor_tests_is_in_doubt_by_several_times(key):
+    work = ops.elementwise((2**28,), flops=1, dtype="bf16")
+    of_vector = calibrate.predict(roofline(work, chip(key)), key)
+    link = next(iter(chip(key).links))
+    of_link = calibrate.collective("all-gather", 1e8, key, 4, link=link)
+    for one in (of_vector, of_link):
+        assert one.high / one.expected > 2.5
+    assert (
+        calibrate.predict(product(8192, 8192, 8192), A100).high
+        < 2 * calibrate.predict(product(8192, 8192, 8192), A100).expected
+    )
+
+
+def test_cards_that_meet_at_their_hosts_may_share_them():
+    few, many = (calibrate.collective("all-reduce", 1e8, "l40s", n, link="host") for n in (2, 8))
+    assert many.high / many.low > 2 * few.high / few.low
+    link = calibrate.calibration("l40s").links
+    assert link["host"].latency >= link["nvlink"].latency
