@@ -723,13 +723,13 @@ def test_an_engine_launches_fewer_kernels_than_a_bound_counts_operators():
     assert calibrate.breakdown(step, a100)["launches"] / each == pytest.approx(227)
 
 
-@pytest.mark.parametrize("key", ["mi300x", "tpu-v5e"])
-def test_what_no_row_of_a_vendor_tests_is_in_doubt_by_several_times(key):
-    work = ops.elementwise((2**28,), flops=1, dtype="bf16")
-    of_vector = calibrate.predict(roofline(work, chip(key)), key)
-    link = next(iter(chip(key).links))
-    of_link = calibrate.collective("all-gather", 1e8, key, 4, link=link)
-    for one in (of_vector, of_link):
+def test_what_no_row_of_a_vendor_tests_is_in_doubt_by_several_times():
+    work = ops.elementwise((2**28,), flops=1, dtype="fp32")
+    for one in (
+        calibrate.predict(roofline(work, chip("mi300x")), "mi300x"),
+        calibrate.collective("all-gather", 1e8, "mi300x", 4, link="xgmi"),
+        calibrate.collective("all-gather", 1e8, "tpu-v5e", 4, link="ici"),
+    ):
         assert one.high / one.expected > 2.5
     assert (
         calibrate.predict(product(8192, 8192, 8192), A100).high
