@@ -47,7 +47,7 @@ from course_lib.specs.catalog import accelerator
 from course_tools.calibrate.attention import attention_seconds, phase
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, engines, from_file
 from course_tools.calibrate.errors import evidence_of
-from course_tools.calibrate.kernels import Constants, Kernel, kernels_of
+from course_tools.calibrate.kernels import CORES, Constants, Kernel, kernels_of
 from course_tools.calibrate.links import LARGE_MESSAGE, message_factors
 from course_tools.calibrate.timing import Likely, likely, sums, widen_end
 
@@ -155,7 +155,8 @@ def predict(
     in_state = usual if state is None else known("state", state, STATES)
     given = _in_state(_vector_doubt(found, on, every, step), in_state)
     one = likely(every, on, given, step, not found.log_sigma, estimate.lower)
-    if not step and (kind := phase(every[0])) in found.attention:
+    kind = "" if step or (on.multiprocessors or 0) < CORES else phase(every[0])
+    if kind in found.attention:
         one = _attention(every[0], on, found, kind)
     apart = one.high if step else _quantized_apart(every, on, given, one)
     return Prediction(
