@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from course_lib import chip, ops, roofline
-from course_tools.calibrate.evidence import calibrate_report
+from course_tools.calibrate.errors import known_errors
 from tests.bench_pages import budgets
 from tools.calibrate import as_text
 
@@ -174,7 +174,7 @@ def memory_of_diagnosis(folder: Path, size: int) -> float:
 
 def main() -> None:
     """Measure and print."""
-    Console().print(as_text(calibrate_report()), highlight=False, soft_wrap=True)
+    Console().print(as_text(known_errors()), highlight=False, soft_wrap=True)
     Console().print(how_steady())
     table = Table("what", "measured", "target", box=None)
 

@@ -13,32 +13,46 @@ from numpy.typing import NDArray
 
 from course_lib.core import Estimate
 from course_lib.core.checks import CourseError
-from course_lib.network.costs import cost
+from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, chip
+from course_tools.calibrate.attention import AttentionConstants, attention_seconds
 from course_tools.calibrate.constants import ENGINES as ENGINES_FILE
-from course_tools.calibrate.constants import FOLDER, TYPICAL, Calibration, CalibrationFile, to_toml
+from course_tools.calibrate.constants import (
+    FOLDER,
+    TYPICAL,
+    Calibration,
+    CalibrationFile,
+    cooling,
+    to_toml,
+)
 from course_tools.calibrate.evidence import (
+    COLLECTED,
     DTYPE,
     MODEL,
+    NARROW,
     NODES,
     NORMAL,
     PAIRED,
     PER_MACHINE,
+    PHASES,
     REFERENCE,
     SWITCHES,
     MeasuredStep,
     Messages,
     Products,
+    attentions,
     centre,
+    cold,
     halved,
     held_out,
     laboratories,
     messages,
+    nccl,
     one_product,
     products,
     steps,
 )
-from course_tools.calibrate.kernels import Constants, EngineConstants, Kernel, seconds
+from course_tools.calibrate.kernels import Constants, EngineConstants, Kernel, quantizing, seconds
 from course_tools.calibrate.links import LARGE_MESSAGE, InSwitch, LinkConstants, Range
 from course_tools.calibrate.own import least_absolute
 from course_tools.calibrate.prediction import mean_error, predict
@@ -49,22 +63,23 @@ TENTH = 0.1  # a range leaves out as much on either side
 START = {"compute": 0.75, "bandwidth": 0.8, "overhead": 4e-6, "overlap": 4.0, "reload": 12.0}
 # Engines of which steps of the fitted model are published, and where.
 ENGINES = {"gpt-fast": "decode_gptfast_bs1", "lmdeploy": "decode_lmdeploy_a100_static"}
-# Chips whose streams are those of an H100 PCIe card, of their generation or the one before, for of
-# theirs none are published.
-AFTER_AMPERE = ("h100-sxm", "h200-sxm", "b200-sxm", "b300-sxm", "gb200")
 MOST = {"compute": 1.0, "bandwidth": 1.0}
+# Cards that meet in a root complex share it, or reach each other beside it: the root of their
+# number is the middle of the two.
+CROWDING = 0.5
+SURE = Range(1.0, 1.0)
 
 
-def nvlink_messages() -> Messages:
+def nvlink_messages() -> list[Messages]:
     """Half of all that went over NVLink alone: the half that is fitted."""
-    halves = [halved(messages(node, n, n))[0] for node, n in NODES]
-    return Messages(*(np.concatenate(part) for part in zip(*halves, strict=True)))
+    return [halved(messages(node, n, n))[0] for node, n in NODES]
 
 
 def node_messages() -> Messages:
     """All that went between two machines, whatever part of their chips took part."""
     every = [messages(NODES[0][0], 2 * each, each, over="nodes") for each in PER_MACHINE]
-    return Messages(*(np.concatenate(part) for part in zip(*every, strict=True)))
+    size, chips, times, bound = (np.concatenate([one[i] for one in every]) for i in range(4))
+    return Messages(size, chips, times, bound)
 
 
 def misalignment() -> float:
@@ -76,14 +91,6 @@ def misalignment() -> float:
     }
     aligned = [rate for size, rate in rates.items() if size % 8 == 0]
     return float(np.median(aligned) / min(rates.values()))
-
-
-def streams() -> float:
-    """The fraction of its datasheet's bandwidth that the median streaming kernel of a Hopper card
-    reaches.
-    """
-    rows = table("stream_h100pcie")
-    return float(np.median([float(row["GBps"]) / float(row["spec_GBps"]) for row in rows]))
 
 
 def between_chips() -> float:
@@ -99,13 +106,37 @@ def fit_products(
     measured: Products, on: Accelerator, others: Constants, dtype: str = DTYPE
 ) -> Constants:
     """The constants of matrix products, the others as given."""
-    bound = measured.bound(on, dtype)
+    return _fit_products(measured, on, others, dtype, START)[0]
+
+
+def _fit_products(
+    measured: Products,
+    on: Accelerator,
+    others: Constants,
+    dtype: str,
+    start: dict[str, float],
+    engine: dict[str, float] | None = None,
+) -> tuple[Constants, dict[str, float]]:
+    """The constants that `start` names, and what `engine` names of the kernels before products."""
+    bound, before = measured.bound(on, dtype), engine or {}
     kernel = Kernel(bound, bound.work)
 
     def residuals(given: dict[str, float]) -> Any:
-        return np.log(seconds(kernel, on, structs.replace(others, **given)) / measured.seconds)
+        c = structs.replace(others, **{name: given[name] for name in start})
+        alone = EngineConstants(gap=0.0, launch=0.0, unpack=0.0, source="")
+        with_ = structs.replace(alone, **{name: given[name] for name in before})
+        times = seconds(kernel, on, c) + quantizing(kernel, on, c, with_)
+        return np.log(times / measured.seconds)
 
-    return structs.replace(others, **least_absolute(residuals, START, MOST))
+    found = least_absolute(residuals, {**start, **before}, MOST)
+    c = structs.replace(others, **{name: found[name] for name in start})
+    return c, {name: found[name] for name in before}
+
+
+def _halves(some: Products) -> tuple[Products, Products]:
+    """Products to fit and to test, by a fixed draw."""
+    out = held_out(some.seconds.size, 0.5)
+    return some.some(~out), some.some(out)
 
 
 def predict_steps(some: Iterable[MeasuredStep], given: Calibration) -> NDArray[Any]:
@@ -139,33 +170,66 @@ def fit_engine(given: Calibration, model: str = MODEL, of: str | None = None) ->
     return given
 
 
-def _fit_link(
-    link: LinkConstants,
-    some: Messages,
-    which: NDArray[np.bool_],
-    start: dict[str, float],
-    most: dict[str, float] | None = None,
-) -> tuple[LinkConstants, NDArray[Any]]:
-    """A link with constants fitted to some of these all-reduces, and how many times as long as
-    expected each took.
+def _times(link: LinkConstants, some: Messages) -> NDArray[Any]:
+    return np.asarray(link.seconds(some.kind, some.bound, some.chips, some.way))
+
+
+def _ratios(link: LinkConstants, some: list[Messages]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """How many times as long as expected messages took, and which of them are large."""
+    size = np.concatenate([one.size for one in some])
+    times = [one.seconds / _times(link, one) for one in some]
+    return np.concatenate(times), size > LARGE_MESSAGE
+
+
+def _fit_link(link: LinkConstants, some: list[Messages], start: dict[str, float]) -> LinkConstants:
+    """A link with constants fitted to these collectives."""
+
+    def residuals(given: dict[str, float]) -> NDArray[Any]:
+        ratios, _ = _ratios(structs.replace(link, **given), some)
+        return np.asarray(-np.log(ratios))
+
+    found = least_absolute(residuals, start, {"bandwidth": 1.0, "waits": 1.0})
+    return structs.replace(link, **found)
+
+
+def _ranged(link: LinkConstants, some: list[Messages]) -> LinkConstants:
+    ratios, large = _ratios(link, some)
+    return structs.replace(link, range=_range(ratios[large]), small=_range(ratios[~large]))
+
+
+def fit_links(some: list[Messages], switch: InSwitch | None = None) -> LinkConstants:
+    """What collectives over a chip's links reach: rings and exchanges of every size, and the switch
+    from so many chips on as the library lets it add.
     """
+    start = {"latency": 1e-5, "hop": 1e-6, "bandwidth": 0.8}
+    link = LinkConstants(latency=0.0, hop=0.0, bandwidth=1.0, range=SURE, small=SURE)
+    if switch is None:
+        # Two kinds of nodes that agree on large messages alone.
+        rings = [one.some(one.size > LARGE_MESSAGE) for one in some]
+        return _ranged(_fit_link(link, rings, start), some)
+    adds = [(one.chips >= switch.chips) & (one.kind == "all-reduce") for one in some]
+    rings = [one.some(~by) for one, by in zip(some, adds, strict=True)]
+    link = _fit_link(link, rings, {**start, "ends": 0.3, "waits": 0.6})
+    added = [one.some(by & (one.size > LARGE_MESSAGE)) for one, by in zip(some, adds, strict=True)]
+    large = next(one for one in added if one.size.size)
 
-    def times(c: dict[str, float]) -> NDArray[Any]:
-        one = structs.replace(link, **c)
-        return np.asarray(one.seconds("all-reduce", some.bound, some.chips))
+    def residuals(given: dict[str, float]) -> NDArray[Any]:
+        one = structs.replace(link, in_switch=structs.replace(switch, **given))
+        times = one.seconds(large.kind, large.bound, large.chips, in_switch=True)
+        return np.asarray(np.log(times / large.seconds))
 
-    found = least_absolute(lambda c: np.log(times(c)[which] / some.seconds[which]), start, most)
-    return structs.replace(link, **found), some.seconds / times(found)
+    rate = least_absolute(residuals, {"bandwidth": switch.bandwidth}, {"bandwidth": 1.0})
+    return _ranged(structs.replace(link, in_switch=structs.replace(switch, **rate)), some)
 
 
-def fit_links(some: Messages) -> LinkConstants:
-    """Latency, hops and share of the bandwidth of all-reduces over a chip's links."""
-    start: dict[str, Any] = {"latency": 1e-5, "hop": 1e-6, "bandwidth": 0.7}
-    sure = Range(1.0, 1.0)
-    large = some.size > LARGE_MESSAGE
-    link = LinkConstants(**start, range=sure, small=sure)
-    found, ratios = _fit_link(link, some, large, start, {"bandwidth": 1.0})
-    return structs.replace(found, range=_range(ratios[large]), small=_range(ratios[~large]))
+def fit_host(some: Messages, inside: LinkConstants) -> LinkConstants:
+    """What messages over the host's links reach, whose call costs no less than over a chip's own:
+    the share of the bandwidth on the one machine measured, where two pairs of cards met nowhere.
+    """
+    # How many cards share a root complex, and whether they reach each other, no row says.
+    alone = structs.replace(inside, ends=0.0, in_switch=None)
+    found = _ranged(_fit_link(alone, [some], {"bandwidth": 0.7}), [some])
+    return structs.replace(found, crowding=CROWDING)
 
 
 def fit_nodes(some: Messages, inside: LinkConstants) -> LinkConstants:
@@ -173,11 +237,10 @@ def fit_nodes(some: Messages, inside: LinkConstants) -> LinkConstants:
     # The only machines measured reached a small part of their ports, and no two groups of chips the
     # same. So ports are expected to reach what links inside do, and the range reaches from there to
     # what was measured.
-    large = some.size > LARGE_MESSAGE
-    between = structs.replace(inside, hop=0.0, in_switch=None)
-    found, ratios = _fit_link(between, some, ~large, {"latency": 5e-5})
-    wide = Range(inside.range.low, _range(ratios[large]).high)
-    return structs.replace(found, range=wide, small=_range(ratios[~large]))
+    between = structs.replace(inside, hop=0.0, ends=0.0, in_switch=None)
+    few = some.some(some.size <= LARGE_MESSAGE)
+    found = _ranged(_fit_link(between, [few], {"latency": 5e-5}), [some])
+    return structs.replace(found, range=Range(inside.range.low, found.range.high))
 
 
 def _range(ratios: NDArray[Any]) -> Range:
@@ -185,15 +248,18 @@ def _range(ratios: NDArray[Any]) -> Range:
     return Range(float(min(low, 1.0)), float(max(high, 1.0)))
 
 
-def product_ranges(measured: Products, bound: Estimate, expected: NDArray[Any]) -> dict[str, Range]:
-    """The ranges of products by the side of the ridge, from what was fitted."""
-    side = np.asarray(bound.t_math / bound.t_memory)
+def product_ranges(some: Iterable[tuple[NDArray[Any], Estimate]]) -> dict[str, Range]:
+    """The ranges of products by the side of the ridge, from how many times as long as expected each
+    took, and their bounds.
+    """
+    every = list(some)
+    ratios = np.concatenate([one for one, _ in every])
+    side = np.concatenate([np.asarray(bound.t_math / bound.t_memory) for _, bound in every])
     sides = {
         "memory": side < MEMORY,
         "ridge": (side >= MEMORY) & (side < COMPUTE),
         "compute": side >= COMPUTE,
     }
-    ratios = measured.seconds / expected
     return {name: _range(ratios[which]) for name, which in sides.items()}
 
 
@@ -219,12 +285,13 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     start = Constants(**START, misaligned=misalignment(), burst=1.0, stream=START["bandwidth"])
     constants, bound = fit_products(fitted, on, start), fitted.bound(on)
     constants = structs.replace(constants, stream=constants.bandwidth)
-    sides = product_ranges(fitted, bound, seconds(Kernel(bound, bound.work), on, constants))
+    takes = seconds(Kernel(bound, bound.work), on, constants)
+    sides = product_ranges([(fitted.seconds / takes, bound)])
     nvlink = fit_links(nvlink_messages())
     links = {
         "nvlink": nvlink,
         "nodes": fit_nodes(node_messages(), nvlink),
-        "host": fit_links(halved(messages(*PAIRED, over="host"))[0]),
+        "host": fit_host(halved(messages(*PAIRED, over="host"))[0], nvlink),
     }
     one = fit_engine(
         Calibration(
@@ -268,46 +335,189 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     return file, engines
 
 
-def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
-    """Constants of a chip of which one product is published: the reference's, with the fraction of
-    the peak in proportion.
+# What a format has of its own beside bf16's constants: a fraction of the peak, and where blocks are
+# scaled how well that hides.
+OWN = {
+    "fp8": {"compute": 0.7},
+    "fp8-block": {"compute": 0.7, "overlap": 2.0},
+    "nvfp4": {"compute": 0.5, "overlap": 2.0, "bandwidth": 0.7},
+}
+BEFORE = {"quantize": 5e-6, "requantize": 4.0}
+LONG = 1e-2  # s: a product alone that takes as long runs at the clock of a step
+
+
+def _alone(key: str, like: Constants) -> tuple[dict[str, Constants], dict[str, Any]]:
+    """The constants of products alone on a chip whose operators a collector timed inside an engine,
+    from half of them, by format; and what its kernels before narrow ones take.
+    """
+    on, before = chip(key), {}
+    wide = fit_products(_halves(cold(key, "bf16"))[0], on, structs.replace(like, burst=1.0), "bf16")
+    found = {"bf16": wide}
+    for dtype in NARROW:
+        if (some := cold(key, dtype)).seconds.size:
+            fitted = _fit_products(_halves(some)[0], on, wide, dtype, OWN[dtype], BEFORE)
+            found[dtype], before[dtype] = fitted
+    return found, before
+
+
+def _expected(key: str, dtype: str, some: Products, given: Any, before: Any) -> NDArray[Any]:
+    """What products in a format take on a chip with its kernels before them."""
+    on, bound = chip(key), some.bound(chip(key), dtype)
+    kernel, c = Kernel(bound, bound.work), given[dtype]
+    engine = EngineConstants(gap=0.0, launch=0.0, unpack=0.0, source="", **before.get(dtype, {}))
+    return np.asarray(seconds(kernel, on, c) + quantizing(kernel, on, c, engine))
+
+
+def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dict[str, Any], float]:
+    """The files of the chips that a collector timed, and the engines' kernels before narrow
+    products, geometric means over chips; and how far generations lie apart.
+    """
+    alone = {key: _alone(key, fitted.constants["bf16"]) for key in COLLECTED}
+    long = []
+    for key in COLLECTED:
+        some = cold(key, "bf16")
+        long.append((some.seconds / _expected(key, "bf16", some, *alone[key]))[some.seconds > LONG])
+    burst = float(np.median(np.concatenate(long)))
+    # What one chip's constants, cooled, make of the other's products: how far generations lie.
+    lent = []
+    for key, other in (COLLECTED, COLLECTED[::-1]):
+        for dtype in ("bf16", "fp8"):
+            c, before = alone[other]
+            share = cooling(chip(key), chip(other))
+            given = {dtype: structs.replace(c[dtype], compute=min(c[dtype].compute * share, 1.0))}
+            some = cold(key, dtype)
+            lent.append(np.median(_expected(key, dtype, some, given, before) / some.seconds))
+    # And what a search for the best product found on the same chips: how far laboratories do.
+    best = [
+        np.log(_reached(dtype, key, alone[key][0][dtype]))
+        for key in COLLECTED
+        for dtype in ("bf16", "fp8")
+    ]
+    chips = float(NORMAL * np.sqrt(np.mean(np.log(lent) ** 2)))
+    labs = float(NORMAL * np.sqrt(np.mean(np.square(best))) / 2)  # a laboratory is half way there
+    files = {}
+    for key in COLLECTED:
+        c, before = alone[key]
+        parts = {dtype: _halves(cold(key, dtype)) for dtype in c}
+        ratios = {
+            dtype: [some.seconds / _expected(key, dtype, some, c, before) for some in two]
+            for dtype, two in parts.items()
+        }
+        missed = np.concatenate([1 / test - 1 for _, test in ratios.values()])
+        sides = product_ranges(
+            (ratios[dtype][0], fit.bound(chip(key), dtype)) for dtype, (fit, _) in parts.items()
+        )
+        sizes = np.concatenate([fit.sizes.astype(float) for fit, _ in parts.values()])
+        flops = 2 * sizes.prod(axis=1)
+        steady = {
+            "fp4" if dtype == "nvfp4" else dtype: structs.replace(
+                one,
+                compute=one.compute / burst,
+                burst=burst,
+                stream=one.bandwidth,
+                # What steps reach, none of these rows is.
+                bandwidth=min(c["bf16"].bandwidth, fitted.constants["bf16"].bandwidth),
+            )
+            for dtype, one in c.items()
+        }
+        halves = [halved(some)[0] for some in nccl(key)]
+        switch = InSwitch(bandwidth=0.6, chips=_switch_from(key))
+        files[key] = structs.replace(
+            fitted,
+            source=f"products and collectives of TensorRT-LLM 1.3 and NCCL 2.29 on {key}, by "
+            f"aiconfigurator 0.12; unpacking, steps and what else is not of products {REFERENCE}'s",
+            points=len(sizes),
+            held_out=missed.size,
+            held_out_error=float(np.mean(np.abs(missed))),
+            log_sigma=labs,
+            labs=0.0,
+            region=fitted.region | {"product": (float(flops.min()), float(flops.max()))},
+            constants={**steady, "fp16": steady["bf16"]},
+            ranges={**sides, "step": fitted.ranges["step"]},
+            links={**fitted.links, "nvlink": fit_links(halves, switch)},
+            attention=_fit_attention(key),
+        )
+    means = {
+        dtype: {
+            name: float(
+                np.exp(np.mean([np.log(b[dtype][name]) for _, b in alone.values() if dtype in b]))
+            )
+            for name in BEFORE
+        }
+        for dtype in NARROW
+    }
+    return files, means, chips
+
+
+def _fit_attention(key: str) -> dict[str, AttentionConstants]:
+    """What a chip achieves in attention alone, from half of what a collector timed on it."""
+    on, found = chip(key), {}
+    for kind, parts in PHASES.items():
+        every = [attentions(key, *part) for part in parts]
+        fit = [~held_out(seconds.size, 0.5) for _, seconds in every]
+        start = {"overhead": 1e-5, "compute": 0.6, "bandwidth": 0.7}
+        start |= {"exponentials": 16.0} if kind == "prompt" else {"block": 2e-6}
+
+        def ratios(given: dict[str, float], every: Any = every, fit: Any = fit) -> NDArray[Any]:
+            c = AttentionConstants(**given, range=SURE)
+            return np.concatenate(
+                [
+                    (seconds / attention_seconds(Kernel(bound, bound.work), on, c))[which]
+                    for (bound, seconds), which in zip(every, fit, strict=True)
+                ]
+            )
+
+        def residuals(given: dict[str, float], of: Any = ratios) -> NDArray[Any]:
+            return np.asarray(-np.log(of(given)))
+
+        best = least_absolute(residuals, start, MOST)
+        found[kind] = AttentionConstants(**best, range=_range(ratios(best)))
+    return found
+
+
+def _switch_from(key: str) -> int:
+    """From how many chips on the library lets a chip's switch add."""
+    return min(
+        int(float(row["n_gpus"]))
+        for row in table("collectives_ml_engineering")
+        if row["node"] == SWITCHES[key] and row["algo"] == "NVLS"
+    )
+
+
+def _scaled(lender: CalibrationFile, like: str, key: str, apart: float) -> CalibrationFile:
+    """Constants of a chip of which one product is published: another's, with the fraction of the
+    peak in proportion.
     """
     # The best that somebody reached on either chip, beside what is expected of its shape, says how
-    # much more of its peak one gives; streams are those of the chip's generation, links those of
-    # its switch, and all else is taken over.
-    found, sources = {}, []
-    ours = fitted.constants["bf16"]
-    of_reference = _reached("bf16", REFERENCE, ours)
+    # much more of its peak one gives; all else is taken over.
+    shares, sources = {}, []
     for dtype in ("bf16", "fp8"):
+        best = best_published(dtype)
         # The table says of its H100 row in bf16 that the H200 is the same.
         alike = "h100-sxm" if key == "h200-sxm" and dtype == "bf16" else key
-        best = best_published(dtype).get(alike)
-        if best is None or f"matrix.{dtype}" not in chip(key).peaks:
-            continue
-        share = _reached(dtype, alike, ours) / of_reference
-        found[dtype] = structs.replace(ours, compute=min(ours.compute * share, 1.0))
-        sources.append(f"{dtype} {best.rate / 1e12:g} TFLOP/s")
-    if "bf16" in found and "matrix.fp16" in chip(key).peaks:
-        found["fp16"] = found["bf16"]
-    lent = "all else"
-    reached = streams()
-    memory = np.log(reached / ours.bandwidth)  # how far two generations' memories lie apart
-    if key in AFTER_AMPERE:
-        found = {name: structs.replace(one, stream=reached) for name, one in found.items()}
-        lent = f"streams of {table('stream_h100pcie')[0]['gpu']}, all else"
-    source = (
-        f"best published products ({', '.join(sources)}; {table('matmul_mamf')[0]['source']}) "
-        f"against {REFERENCE}'s, {lent} {REFERENCE}'s"
-    )
+        if alike in best and like in best and f"matrix.{dtype}" in chip(key).peaks:
+            of_lender = lender.constants[dtype if dtype in lender.constants else "bf16"]
+            shares[dtype] = _reached(dtype, alike, of_lender) / _reached(dtype, like, of_lender)
+            sources.append(f"{dtype} {best[alike].rate / 1e12:g} TFLOP/s")
+    found = {}
+    for dtype, ours in lender.constants.items():
+        share = shares.get(
+            dtype, shares["bf16"] if itemsize(dtype) > 1 else shares.get("fp8", shares["bf16"])
+        )
+        # The best of a search is where a burst ends: it is lent within one collector's chips only.
+        burst = ours.burst if like in COLLECTED else 1.0
+        found[dtype] = structs.replace(ours, compute=min(ours.compute * share, 1.0), burst=burst)
+    if like not in COLLECTED:
+        apart = float(np.hypot(lender.labs, np.log(lender.constants["bf16"].burst)))
     return structs.replace(
-        fitted,
-        source=source,
+        lender,
+        source=f"best published products ({', '.join(sources)}; "
+        f"{table('matmul_mamf')[0]['source']}) against {like}'s, all else {like}'s",
         points=len(sources),
         held_out=0,
         held_out_error=None,
-        log_sigma=float(np.hypot(fitted.labs, NORMAL * memory)),
+        log_sigma=float(np.hypot(lender.log_sigma, apart)),
         constants=found,
-        links=_switched(fitted.links, key),
     )
 
 
@@ -319,32 +529,13 @@ def _reached(dtype: str, key: str, constants: Constants) -> float:
     return float((seconds(Kernel(bound, bound.work), on, constants) / some.seconds)[0])
 
 
-def _switched(links: dict[str, LinkConstants], key: str) -> dict[str, LinkConstants]:
-    """The links with what rings and the switch of the chip's node reach, where published."""
-    rows = [
-        row
-        for row in table("collectives_ml_engineering")
-        if row["node"] == SWITCHES.get(key) and row["collective"] == "all-reduce"
-    ]
-    if not rows:
-        return links
-    whole = float(chip(key).links["nvlink"].total_per_direction) / 1e9
-    rings = [float(row["busbw_no_nvls_GBps"]) / whole for row in rows]
-    added = [row for row in rows if row["algo"] == "NVLS"]
-    # Bus bandwidth counts what a ring would send; the switch is sent the array once.
-    rates = [
-        float(row["busbw_GBps"])
-        / whole
-        / float(cost("all-reduce", int(float(row["n_gpus"]))).share)
-        for row in added
-    ]
-    least = min(int(float(row["n_gpus"])) for row in added)
-    nvlink = structs.replace(
-        links["nvlink"],
-        bandwidth=float(np.median(rings)),
-        in_switch=InSwitch(bandwidth=float(np.median(rates)), chips=least),
-    )
-    return {**links, "nvlink": nvlink}
+# Whose constants a chip's are in proportion to, the reference's where none is named.
+LENDERS = {"h200-sxm": "h100-sxm", "b300-sxm": "b200-sxm", "gb200": "b200-sxm"}
+QUANTIZES = (
+    "a kernel of TensorRT-LLM 1.3 for itself before each narrow product (aiconfigurator 0.12); "
+    "gap, launch and unpack are the typical engine's"
+)
+ENGINE = "tensorrt-llm"  # whose kernels before narrow products were collected
 
 
 def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
@@ -354,9 +545,21 @@ def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
             f"folder {str(folder)!r} does not exist: make it first, for a fit takes a while"
         )
     fitted, engines = _reference(date or datetime.now(tz=UTC).date().isoformat())
-    scaled = {key: _scaled(fitted, key) for key in sorted({*CHIPS.values()} - {REFERENCE})}
-    contents: dict[str, Any] = {ENGINES_FILE: engines, f"{REFERENCE}.toml": fitted}
-    contents |= {f"{key}.toml": file for key, file in scaled.items()}
+    files, before, apart = _collected(fitted)
+    # Attention of the reference was not collected: a later chip's, in doubt as chips differ.
+    lent = {
+        kind: structs.replace(one, range=Range(*one.range.factors(fitted.chips)))
+        for kind, one in files[COLLECTED[0]].attention.items()
+    }
+    files = {REFERENCE: structs.replace(fitted, attention=lent)} | files
+    for key in sorted({*CHIPS.values()} - {*files}):
+        like = LENDERS.get(key, REFERENCE)
+        files[key] = _scaled(files[like], like, key, apart)
+    for dtype, given in before.items():
+        name = ENGINE if dtype == "fp8" else f"{ENGINE}-{dtype}"
+        engines[name] = structs.replace(engines[TYPICAL], **given, source=QUANTIZES)
+    contents: dict[str, Any] = {ENGINES_FILE: engines}
+    contents |= {f"{key}.toml": file for key, file in files.items()}
     for name, content in contents.items():
         text = f"# Written by make calibrate: see tools/fit_chips.py.\n{to_toml(content)}"
         (folder / name).write_text(text, encoding="utf-8")

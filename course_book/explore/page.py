@@ -133,14 +133,13 @@ def _constants(on: Accelerator, dtype: str, held: _Held) -> dict[str, Any]:
         "ranges": {name: _range(one) for name, one in found.ranges.items()},
         "links": {
             name: {
-                **{one: getattr(link, one) for one in ("latency", "hop", "bandwidth")},
-                "in_switch": msgspec.to_builtins(link.in_switch),
+                **msgspec.to_builtins(link),
                 "range": _range(link.range),
                 "small": _range(link.small),
             }
             for name, link in found.links.items()
         },
-        "engine": {name: getattr(found.engine, name) for name in ("gap", "launch", "unpack")},
+        "engine": msgspec.to_builtins(found.engine),
         "region": found.region,
     }
     return {

@@ -50,8 +50,14 @@ def record(answer: Costs, chip: Accelerator, **how: Any) -> dict[str, Any]:
     fit, likely_times = answer.fit, {"reason": why}
     if found is not None:
         times = _floats(found, "expected low high", "{}_s")
-        whence = {"lender": found.source_chip, "source": found.source}
-        likely_times = {**times, "state": found.state, "engine": found.engine, **whence}
+        likely_times = {
+            **times,
+            "state": found.state,
+            "engine": found.engine,
+            "lender": found.source_chip,
+            "source": found.source,
+            "evidence": found.evidence,
+        }
     by_unit = {"matrix": 0.0, "vector": 0.0}
     for _, _, one in operators(step):
         if one.work is not None:

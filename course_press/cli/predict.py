@@ -115,6 +115,7 @@ def predict(
             tell(told("likely", **times))
             tell(told("constants", **whose))
             tell(retold(found.source), style="dim")
+            tell(retold(found.evidence), style="dim")
     if plot is not None:
         with console.writing("--plot", plot):
             plot.write_bytes(costs.picture(answer, on, plot.suffix[1:]))

@@ -8,15 +8,18 @@ from typing import Any
 import msgspec
 
 from course_lib.core.checks import CourseError, known, nonnegative, positive, shown
-from course_lib.core.dtypes import BITS
+from course_lib.core.dtypes import BITS, SCALED
 from course_lib.specs import Accelerator, chips, load_toml
 from course_lib.specs import chip as chip_of
+from course_tools.calibrate.attention import AttentionConstants
+from course_tools.calibrate.errors import FILE
 from course_tools.calibrate.kernels import Constants, EngineConstants
 from course_tools.calibrate.links import LinkConstants, Range
 from course_tools.files import DATA
 
 FOLDER = DATA / "calibration"
 NEAREST, ENGINES = "nearest.toml", "engines.toml"
+_OTHERS = (NEAREST, ENGINES, FILE.name)  # files that are no chip's
 TYPICAL = "typical"  # the engine whose constants are fitted to all of them together
 
 
@@ -28,6 +31,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     # ``"step"`` for totals.
     ranges: dict[str, Range]
     links: dict[str, LinkConstants]  # what its links achieve, by their name
+    attention: dict[str, AttentionConstants] = {}  # alone: of prompts, in decoding, latent
     # engine, engine_name: what the engine adds, and which that is
     engine: EngineConstants
     engine_name: str = TYPICAL
@@ -59,6 +63,7 @@ class CalibrationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     constants: dict[str, Constants]
     ranges: dict[str, Range]
     links: dict[str, LinkConstants]
+    attention: dict[str, AttentionConstants] = {}
 
 
 class _Like(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,8 +79,7 @@ def calibrations() -> tuple[str, ...]:
     >>> "a100-sxm-80" in calibrations()
     True
     """
-    others = (NEAREST, ENGINES)
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.name not in others))
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.name not in _OTHERS))
 
 
 @cache
@@ -108,7 +112,7 @@ def calibration(
     "a100-sxm-80's constants, since no one measured l40s..."
     """
     if dtype is not None:
-        known("dtype", dtype, BITS)
+        known("dtype", dtype, (*BITS, *SCALED))
     on = chip_of(chip) if isinstance(chip, str) else chip
     if not isinstance(on, Accelerator):
         raise CourseError(f"chip must be an accelerator or its key (got {shown(chip)})")
@@ -118,11 +122,15 @@ def calibration(
     other = chip_of(like)
     lent = _of_file(_read(like), dtype, like, engine)
     compute = min(lent.constants.compute * cooling(on, other), 1.0)
+    # How much faster a product alone runs is a laboratory's and a board's: none is lent, and
+    # products alone are so much more in doubt.
+    apart = math.log(lent.constants.burst)
     # Kernels of another vendor are other programs: one more doubt of the same size.
     doubt = lent.chips * (1 if on.vendor == other.vendor else math.sqrt(2))
     return msgspec.structs.replace(
         lent,
-        constants=msgspec.structs.replace(lent.constants, compute=compute),
+        constants=msgspec.structs.replace(lent.constants, compute=compute, burst=1.0),
+        labs=math.hypot(lent.labs, apart),
         log_sigma=math.hypot(lent.log_sigma, doubt),
         source=f"{like}'s constants, since no one measured {on.key}: {why}; wider range. "
         f"{lent.source}",
@@ -158,7 +166,7 @@ def cooling(chip: Accelerator, like: Accelerator) -> float:
 def from_file(path: Path, dtype: str | None = None, engine: str = TYPICAL) -> Calibration:
     """Constants that `course calibrate` wrote."""
     if dtype is not None:
-        known("dtype", dtype, BITS)
+        known("dtype", dtype, (*BITS, *SCALED))
     if not isinstance(path, str | Path):
         raise CourseError(f"path must be that of a file of constants (got {shown(path)})")
     file = load_toml(Path(path), CalibrationFile)
@@ -172,7 +180,7 @@ def from_file(path: Path, dtype: str | None = None, engine: str = TYPICAL) -> Ca
 def _check(file: CalibrationFile) -> None:
     """Raise where a constant is not one that a chip can have."""
     for dtype, constants in file.constants.items():
-        known("dtype", dtype, BITS, "constants")
+        known("dtype", dtype, (*BITS, *SCALED), "constants")
         for name, value in msgspec.structs.asdict(constants).items():
             nonnegative(f"constants.{dtype}.{name}", value)
         for name in ("compute", "burst", "bandwidth", "stream", "overlap"):
@@ -205,16 +213,20 @@ def _of_file(file: CalibrationFile, dtype: str | None, chip: str, engine: str) -
     missed = file.held_out_error
     error = "" if missed is None else f", held-out error {100 * missed:.1f} %"
     said = f"{file.source} ({file.points} points{error}, {file.date})"
-    taken, log_sigma = dtype, file.log_sigma
+    # Of scaled formats the constants of one that was measured, and else of its elements.
+    bare = dtype if dtype is None or dtype in formats or dtype in BITS else SCALED[dtype][0]
+    taken, log_sigma = bare, file.log_sigma
     if taken not in formats:
-        taken = min(formats, key=lambda one: abs(BITS[one] - BITS[dtype or one]))
-    if dtype is not None and dtype != taken:
+        plain = [one for one in formats if one in BITS]
+        taken = min(plain, key=lambda one: abs(BITS[one] - BITS[bare or one]))
+    if dtype is not None and bare != taken:
         said = f"{taken}'s constants, since no one measured {dtype}: wider range. {said}"
         log_sigma = math.hypot(log_sigma, file.chips)
     return Calibration(
         constants=formats[taken],
         ranges=file.ranges,
         links=file.links,
+        attention=file.attention,
         engine=engines()[known("engine", engine, engines())],
         engine_name=engine,
         source_chip=chip,

@@ -3,28 +3,35 @@ quarter of the shapes of matrix products, one model of two, half of the messages
 bound and the calibrated range are on those.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from course_lib import ops
-from course_lib.core import Estimate, roofline
+from course_lib.core import Estimate, Work, roofline
+from course_lib.core.dtypes import itemsize
 from course_lib.network import all_reduce, between_nodes
+from course_lib.network.collectives import seconds as bound_of
 from course_lib.network.costs import cost
 from course_lib.specs import Accelerator, chip
 from course_lib.workloads import llm
-from course_tools.calibrate.constants import Calibration, calibration
+from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, cooling
+from course_tools.calibrate.errors import ELSEWHERE, FIT, LENT, TEST, FamilyErrors
 from course_tools.calibrate.links import LARGE_MESSAGE
-from course_tools.calibrate.prediction import Prediction, collective, coverage, mean_error, predict
+from course_tools.calibrate.prediction import Prediction, collective, family_of, predict
 from course_tools.measured import published
 from course_tools.measured.published import CHIPS, best_published, table
 
 REFERENCE, DTYPE = "a100-sxm-80", "fp16"
 SEED, HELD_OUT = 0, 0.25
+# Chips whose operators one collector timed inside an engine, and the formats of its products beside
+# bf16: some with a kernel before them that brings the activations into the format.
+COLLECTED = ("h100-sxm", "b200-sxm")
+NARROW = ("fp8", "fp8-block", "nvfp4")
 MODEL = "llama-2-7b"  # the model whose steps are fitted; all others are held out
 # Where all-reduces went over NVLink alone: whole nodes with their chips, and a bridged pair.
 NODES = (("a100_dgx", 2), ("a100_dgx", 4), ("a100_dgx", 8), ("a100_pairwise_nvlink", 2))
@@ -53,19 +60,71 @@ class Products(NamedTuple):
         return Products(self.sizes[which], self.seconds[which])
 
     def bound(self, on: Accelerator, dtype: str = DTYPE) -> Estimate:
-        """The roofline's bound of all of them."""
-        return roofline(ops.matmul(*self.sizes.T, x=dtype, w=dtype), on)
+        """The roofline's bound of all of them; those of narrow operands write 16 bits."""
+        out = dtype if itemsize(dtype) >= 2 else "bf16"
+        return roofline(ops.matmul(*self.sizes.T, x=dtype, w=dtype, out=out), on)
 
 
-def products(name: str) -> Products:
-    """The matrix products of a table of M, N, K and ms; one measured several times gives the
-    median.
+def products(name: str, **where: str) -> Products:
+    """The matrix products of a table of M, N, K and ms, `where` columns say so; one measured
+    several times gives the median.
     """
     found: dict[tuple[int, ...], list[float]] = {}
     for row in table(name):
-        found.setdefault(tuple(int(row[size]) for size in "MKN"), []).append(float(row["ms"]) / 1e3)
+        if where.items() <= row.items():
+            shape = tuple(int(row[size]) for size in "MKN")
+            found.setdefault(shape, []).append(float(row["ms"]) / 1e3)
     shapes = sorted(found)
     return Products(np.array(shapes), np.array([np.median(found[shape]) for shape in shapes]))
+
+
+def cold(key: str, dtype: str) -> Products:
+    """The products that a collector timed on a chip in one of `NARROW` or bf16, of operands that
+    its last-level cache cannot hold: it repeats each call.
+    """
+    some, on = products("matmul_engines", chip=key, dtype=dtype), chip(key)
+    if not some.seconds.size:
+        return some
+    return some.some(np.asarray(some.bound(on, dtype).bytes) > (on.llc or 0.0))
+
+
+@cache
+def attentions(key: str, kind: str, compute: str) -> tuple[Estimate, NDArray[Any]]:
+    """Attention that a collector timed on a chip, by its phase and the format of its arithmetic:
+    bounds, and times, s.
+    """
+    rows = [
+        row
+        for row in table("attention_engines")
+        if (row["chip"], row["phase"], row["compute"]) == (key, kind, compute)
+    ]
+    sizes = ("batch", "new", "length", "heads", "kv_heads")
+    shape = np.array([[int(row[name]) for name in sizes] for row in rows]).T
+    latent: dict[str, Any] = {
+        "latent decode": {"value_dim": 512, "values_in_keys": True},
+        "latent prompt": {"value_dim": 128},
+    }.get(kind, {})
+    works = [
+        ops.attention(
+            *(int(row[name]) for name in (*sizes, "head_dim")),
+            causal=True,
+            kv=None if kind == "latent prompt" else row["cache"],
+            compute=compute,
+            **latent,
+        )
+        for row in rows
+    ]
+    flops, moved = (np.array([getattr(one, of) for one in works]) for of in ("flops", "bytes"))
+    work = Work(flops, moved, compute, "matrix", shape=tuple(shape), kind="attention")
+    return roofline(work, chip(key)), np.array([float(row["ms"]) / 1e3 for row in rows])
+
+
+# Which rows the constants of a phase are fitted to: those of the arithmetic's formats.
+PHASES = {
+    "prompt": (("prompt", "bf16"), ("prompt", "fp8"), ("latent prompt", "bf16")),
+    "decode": (("decode", "bf16"),),
+    "latent": (("latent decode", "bf16"),),
+}
 
 
 def held_out(count: int, share: float = HELD_OUT, seed: int = SEED) -> NDArray[np.bool_]:
@@ -103,12 +162,38 @@ def steps(kind: str, tables: tuple[str, ...] = published.TABLES) -> tuple[Measur
 
 
 class Messages(NamedTuple):
-    """Measured all-reduces: byte, chips, s, and their bound."""
+    """Measured collectives of a kind: byte, chips, s, and their bound."""
 
     size: NDArray[Any]
     chips: NDArray[Any]
     seconds: NDArray[Any]
     bound: NDArray[Any]
+    kind: str = "all-reduce"
+
+    @property
+    def way(self) -> str | None:
+        """By which algorithm it is bounded; its first where none is said."""
+        return "switched" if self.kind == "all-to-all" else None
+
+    def some(self, which: NDArray[np.bool_]) -> "Messages":
+        """Those that `which` marks."""
+        size, chips, seconds, bound = (part[which] for part in self[:4])
+        return Messages(size, chips, seconds, bound, self.kind)
+
+
+def nccl(key: str) -> list[Messages]:
+    """NCCL's collectives over a chip's links, by kind, each in fixed order."""
+    on, found = chip(key), []
+    rows = [row for row in table("collectives_nccl") if row["chip"] == key]
+    for kind in sorted({row["collective"] for row in rows}):
+        some = [row for row in rows if row["collective"] == kind]
+        size, n, ms = (
+            np.array([float(row[name]) for row in some]) for name in ("bytes", "n", "ms")
+        )
+        way = "switched" if kind == "all-to-all" else None
+        bound = np.asarray(bound_of(kind, size, on.links["nvlink"], n, way))
+        found.append(Messages(size, n, ms / 1e3, bound, kind))
+    return found
 
 
 def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Messages:
@@ -133,10 +218,7 @@ def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Me
 def halved(some: Messages) -> tuple[Messages, Messages]:
     """The messages in two halves by a fixed random draw: one to fit, the other to test."""
     out = held_out(some.size.size, 0.5)
-    fitted, unseen = (
-        Messages(*(np.asarray(part)[which] for part in some)) for which in (~out, out)
-    )
-    return fitted, unseen
+    return some.some(~out), some.some(out)
 
 
 def laboratories(sustained: Calibration) -> dict[str, float]:
@@ -184,31 +266,8 @@ def from_others(ratios: Mapping[str, float]) -> dict[str, float]:
     }
 
 
+ENDS = ("low", "expected", "high")
 LARGE = 8  # operands of so many last-level caches cannot be served from one
-# What part of the measurements an 80 % range should hold: where there are few of them, and in a
-# family of forty or more.
-WITHIN, EDGES = (0.75, 0.85), (0.75, 0.9)
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the report."""
-
-    key: str  # by which to find it
-    what: str  # that was predicted, in words
-    points: int  # how many measurements
-    # A count of violations, where it is a whole number; else a mean absolute percentage error or a
-    # share within the range, as fractions.
-    value: int | float
-    # The most that was asked of the value, or least and most; `None` where nothing was.
-    target: float | tuple[float, float] | None = None
-
-    @property
-    def met(self) -> bool | None:
-        """Whether the target is, or `None` where nothing was asked."""
-        if self.target is None:
-            return None
-        least, most = self.target if isinstance(self.target, tuple) else (0.0, self.target)
-        return least <= self.value <= most
 
 
 class Bounded(NamedTuple):
@@ -270,204 +329,166 @@ def elementwise() -> tuple[Estimate, NDArray[Any]]:
     return roofline(work, chip(REFERENCE)), elements / rates
 
 
-def calibrate_report() -> list[Result]:
-    """Predicted against measured, on what was held out of the fit: the bound, matrix products,
-    steps of inference, all-reduces, in the order of the chapter.
+def broken(least: float = LARGE) -> tuple[int, int]:
+    """How many measurements have operands of more than so many last-level caches, and how many of
+    these are faster than their bound.
     """
-    return [*_bound_lines(), *_product_lines(), *_step_lines(), *_message_lines()]
-
-
-def _error(
-    key: str, what: str, expected: ArrayLike, measured: ArrayLike, target: float | None = None
-) -> Result:
-    error, points = mean_error(expected, measured), np.size(measured)
-    return Result(key=key, what=what, points=points, value=error, target=target)
-
-
-def _share(key: str, what: str, inside: Any, target: Any = None) -> Result:
-    """What part of measurements is within its range."""
-    value = float(np.mean(inside))
-    return Result(key=key, what=what, points=np.size(inside), value=value, target=target)
-
-
-def _bound_lines() -> list[Result]:
     seconds, lower, caches, _ = (np.concatenate(part) for part in zip(*bounds(), strict=True))
-    large, broken = caches > LARGE, seconds < lower
+    which = caches > least
+    return int(which.sum()), int((seconds < lower)[which].sum())
+
+
+def error_rows() -> list[FamilyErrors]:
+    """Predicted against measured: products, steps of inference, collectives and streams."""
     return [
-        Result(
-            key="bound",
-            what=f"bound broken, operands above {LARGE} last-level caches",
-            points=int(large.sum()),
-            value=int(broken[large].sum()),
-            target=0,
-        ),
-        Result(
-            key="bound-all", what="bound broken, all", points=seconds.size, value=int(broken.sum())
-        ),
+        *_product_errors(),
+        *_attention_errors(),
+        *_step_errors(),
+        *_message_errors(),
+        *_stream_errors(),
     ]
 
 
-def _product_lines() -> list[Result]:
+def _errors(family: str, held: str, on: Any, likely: Prediction, seconds: Any) -> FamilyErrors:
+    key = on if isinstance(on, str) else on.key
+    return FamilyErrors(family, held, (key,), seconds, likely.expected, likely.low, likely.high)
+
+
+def _product_errors() -> Iterator[FamilyErrors]:
     on = chip(REFERENCE)
     every = products("matmul_a100_transformer_gemms")
-    unseen = every.some(held_out(len(every.seconds)))
-    bound, seconds = unseen.bound(on), unseen.seconds
-    likely = predict(bound, on, state="sustained")
-    expected, names = np.asarray(likely.expected), np.asarray(bound.bound)
-    what = "matrix products on A100, shapes not fitted, same laboratory"
-    return [
-        _error("products", what, expected, seconds, 0.08),
-        _share(
-            "products-range", "of these within the 80 % range", _within(likely, seconds), WITHIN
-        ),
-        *(
-            _error(f"products-{name}", f"of these {name}", expected[which], seconds[which])
-            for name in np.unique(names)
-            for which in [names == name]
-        ),
-        *_laboratory_lines(),
-        *_other_lab(on),
-    ]
-
-
-def _within(likely: Prediction, seconds: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray((seconds >= likely.low) & (seconds <= likely.high))
-
-
-def _laboratory_lines() -> list[Result]:
-    """Products timed alone, of each laboratory with the centre of the others: medians."""
-    known = calibration(REFERENCE, DTYPE)
-    ratios = laboratories(known)
-    missed = from_others(ratios)
-    every = "products alone on A100, each laboratory from the others"
-    away = np.abs(np.log(np.array(list(ratios.values())) / known.constants.burst))
-    return [
-        _share("labs", every, np.abs(list(missed.values())), 0.08),
-        *(
-            Result(key=f"lab-{name}", what=f"of these {name}", points=1, value=abs(error))
-            for name, error in missed.items()
-        ),
-        _share("labs-range", "laboratories within the doubt of one", away <= known.labs),
-    ]
-
-
-def _other_lab(on: Accelerator) -> list[Result]:
+    unseen = held_out(len(every.seconds))
+    for held, some in ((FIT, every.some(~unseen)), (TEST, every.some(unseen))):
+        yield _errors(
+            "products", held, on, predict(some.bound(on), on, state="sustained"), some.seconds
+        )
     other = products("matmul_a100_m_sweep")
-    expected, seconds = np.asarray(predict(other.bound(on), on).expected), other.seconds
-    long = seconds >= 1e-3  # a call's own time, some 30 microseconds there, no longer counts
-    estimate, times = elementwise()
-    moved = np.asarray(predict(estimate, on).expected)
-    streams = np.asarray(estimate.bytes) > LARGE * (on.llc or 0)
-    every = "matrix products on A100, another laboratory"
-    slow = "of these that take a millisecond or more"
-    alone = "elementwise kernels on A100 that stream, another laboratory"
-    return [
-        _error("other-lab-all", every, expected, seconds),
-        _error("other-lab", slow, expected[long], seconds[long]),
-        _error("other-lab-streams", alone, moved[streams], times[streams]),
+    long = other.some(other.seconds >= 1e-3)  # a call's own time no longer counts
+    yield _errors("products", ELSEWHERE, on, predict(long.bound(on), on), long.seconds)
+    for dtype in ("bf16", "fp8"):
+        for key, best in best_published(dtype).items():
+            if key in COLLECTED:
+                one = one_product(best.shape[0], best.shape[2], best.shape[1], best.rate)
+                likely = predict(one.bound(chip(key), dtype), key, dtype=dtype)
+                yield _errors(family_of(dtype), ELSEWHERE, key, likely, one.seconds)
+    for key, other_key in (COLLECTED, COLLECTED[::-1]):
+        on = chip(key)
+        for dtype in ("bf16", *NARROW):
+            some = cold(key, dtype)
+            if not some.seconds.size:
+                continue
+            engine = before(dtype)
+            out = held_out(some.seconds.size, 0.5)
+            for held, part in ((FIT, some.some(~out)), (TEST, some.some(out))):
+                bound = part.bound(on, dtype)
+                likely = predict(bound, on, dtype=dtype, engine=engine)
+                yield _errors(family_of(dtype), held, on, likely, part.seconds)
+            if dtype != "nvfp4":
+                lent = _lent(on, other_key, dtype, engine)
+                likely = predict(some.bound(on, dtype), on, constants=lent, dtype=dtype)
+                yield _errors(family_of(dtype), LENT, on, likely, some.seconds)
+
+
+def _attention_errors() -> Iterator[FamilyErrors]:
+    for key, other in (COLLECTED, COLLECTED[::-1]):
+        lent = _lent(chip(key), other, "bf16")
+        for kind, parts in PHASES.items():
+            family = "attention, prompts" if kind == "prompt" else "attention, decoding"
+            for part in parts:
+                bound, seconds = attentions(key, *part)
+                out = held_out(seconds.size, 0.5)
+                every = np.ones_like(out)
+                for held, which, given in (
+                    (FIT, ~out, None),
+                    (TEST, out, None),
+                    (LENT, every, lent),
+                ):
+                    likely = predict(bound, key, constants=given)
+                    times = (
+                        np.asarray(getattr(likely, end))[which] for end in ("expected", *ENDS[::2])
+                    )
+                    yield FamilyErrors(family, held, (key,), seconds[which], *times)
+
+
+def before(dtype: str) -> str:
+    """The engine whose kernel before products in a format the collector timed with them."""
+    return {"bf16": TYPICAL, "fp8": "tensorrt-llm"}.get(dtype, f"tensorrt-llm-{dtype}")
+
+
+def _lent(on: Accelerator, like: str, dtype: str, engine: str = TYPICAL) -> Calibration:
+    """Another chip's constants, as a chip of the same collector is lent them."""
+    found = calibration(like, dtype, engine)
+    compute = min(found.constants.compute * cooling(on, chip(like)), 1.0)
+    constants = msgspec.structs.replace(found.constants, compute=compute)
+    # As the files of chips say that a collected one lends, and the reference to any other.
+    apart = found.chips if like == REFERENCE else calibration("h200-sxm").log_sigma
+    return msgspec.structs.replace(found, constants=constants, log_sigma=apart)
+
+
+def _step_errors() -> Iterator[FamilyErrors]:
+    for kind, family in (("decode", "decode"), ("prefill", "first tokens")):
+        every = steps(kind)
+        other = list(steps(kind, published.UNSEEN))
+        yield from _of_steps(family, FIT, [one for one in every if one.run.model == MODEL])
+        yield from _of_steps(family, TEST, [one for one in every if one.run.model != MODEL])
+        yield from _of_steps(family, ELSEWHERE, other)
+        yield from _of_steps(family, LENT, [one for one in other if one.run.chip != REFERENCE])
+
+
+def _of_steps(family: str, held: str, some: list[MeasuredStep]) -> Iterator[FamilyErrors]:
+    likely = [
+        predict(
+            one.bound,
+            one.run.chip,
+            constants=_lent(chip(one.run.chip), REFERENCE, DTYPE) if held == LENT else None,
+        )
+        for one in some
     ]
+    if some:
+        keys = tuple(one.run.chip for one in some)
+        low, expected, high = (np.array([float(getattr(of, end)) for of in likely]) for end in ENDS)
+        measured = [one.measured for one in some]
+        yield FamilyErrors(family, held, keys, measured, expected, low, high)
 
 
-def _step_lines() -> list[Result]:
-    decode, prefill = (
-        [step for step in steps(kind) if step.run.model != MODEL] for kind in ("decode", "prefill")
-    )
-    wide = [step for step in decode if step.run.w in ("bf16", "fp16")]
-    narrow = [step for step in decode if step not in wide]
-    lines = [
-        _step_error("decode", "decode, time per token, models not fitted", decode, 0.08),
-        _step_error("decode-wide", "of these with weights in 16 bits", wide),
-        _step_error("decode-narrow", "of these with weights in 8 or 4 bits", narrow),
-        _step_error("prefill", "prefill, models not fitted", prefill, 0.12),
-        _step_error("prefill-all", "prefill, all models", steps("prefill"), 0.12),
-    ]
-    for key, what, some, target in (
-        ("steps-range", "models not fitted within their range", [*decode, *prefill], WITHIN),
-        ("steps-all", "all models within their range", [*steps("decode"), *steps("prefill")], None),
-    ):
-        lines.append(_share(key, f"steps of {what}", _steps_within(some), target))
-    # An engine whose rows neither a constant nor a range was drawn from.
-    every = steps("decode", published.UNSEEN)
-    for key in sorted({step.run.chip for step in every}):
-        of, name = [step for step in every if step.run.chip == key], chip(key).short
-        line = f"engine-{name.lower()}"
-        lines += [
-            _step_error(line, f"decode on {name}, another engine", of),
-            _share(f"{line}-range", f"of these on {name} within their range", _steps_within(of)),
-        ]
-    return lines
-
-
-def _step_error(
-    key: str, what: str, some: Sequence[MeasuredStep], target: float | None = None
-) -> Result:
-    expected = [float(predict(one.bound, one.run.chip).expected) for one in some]
-    return _error(key, what, expected, [one.measured for one in some], target)
-
-
-def _steps_within(some: Sequence[MeasuredStep]) -> list[float]:
-    return [coverage(predict(one.bound, one.run.chip), one.measured) for one in some]
-
-
-def _large(some: Messages) -> Messages:
-    return Messages(*(part[some.size > LARGE_MESSAGE] for part in some))
-
-
-def _message_lines() -> list[Result]:
-    lines, expected, seconds, inside = [], [], [], []
+def _message_errors() -> Iterator[FamilyErrors]:
     for node, n in NODES:
-        large = _large(halved(messages(node, n, n))[1])
-        likely = collective("all-reduce", large.size, REFERENCE, n)
-        expected.append(np.asarray(likely.expected))
-        seconds.append(large.seconds)
-        inside.append(_within(likely, large.seconds))
-        what = f"of these {n} chips of {node}"
-        lines.append(_error(f"all-reduce-{node}-{n}", what, expected[-1], large.seconds))
-    every = "all-reduce over NVLink above 1 MiB"
-    held = "of these within the 80 % range"
-    apart = _large(halved(messages(*PAIRED, over="host"))[1])
-    likely = collective("all-reduce", apart.size, REFERENCE, PAIRED[1], link="host")
-    across = "all-reduce across PCIe above 1 MiB"
-    return [
-        _error("all-reduce", every, np.concatenate(expected), np.concatenate(seconds), 0.15),
-        *lines,
-        _share("all-reduce-range", held, np.concatenate(inside), EDGES),
-        *map(_switch_line, ("h200-sxm", "b200-sxm")),
-        _error("all-reduce-host", across, likely.expected, apart.seconds),
-        *_node_lines(),
-    ]
-
-
-def _switch_line(key: str) -> Result:
-    """All-reduces of gigabytes on later chips: by the switch, and rings, each against constants
-    that its own row helped to set.
-    """
-    expected, seconds, size = [], [], 8 * 2.0**30
-    for row in table("collectives_ml_engineering"):
-        if row["node"] != SWITCHES[key] or row["collective"] != "all-reduce":
-            continue
-        n = int(float(row["n_gpus"]))
+        for held, some in zip((FIT, TEST), halved(messages(node, n, n)), strict=True):
+            yield from _sized(held, REFERENCE, some)
+    for key, other in (COLLECTED, COLLECTED[::-1]):
+        for every in nccl(key):
+            for held, some in zip((FIT, TEST), halved(every), strict=True):
+                yield from _sized(held, key, some)
+            yield from _sized(LENT, key, every, _lent(chip(key), other, "bf16"))
+    # All-reduces of gigabytes of another laboratory, by the switch and by rings.
+    for key in ("h200-sxm", "b200-sxm"):
+        rows = [
+            row
+            for row in table("collectives_ml_engineering")
+            if row["node"] == SWITCHES[key] and row["collective"] == "all-reduce"
+        ]
         for column, way in (("busbw_GBps", None), ("busbw_no_nvls_GBps", False)):
-            likely = collective("all-reduce", size, key, n, in_switch=way)
-            expected.append(float(likely.expected))
-            share = float(cost("all-reduce", n).share)
-            seconds.append(share * size / (1e9 * float(row[column])))
-    name = chip(key).short
-    what = f"all-reduces of 8 GiB on {name}, fitted"
-    return _error(f"switch-{name.lower()}", what, expected, seconds, 0.15)
+            ranks = np.array([float(row["n_gpus"]) for row in rows])
+            rates = 1e9 * np.array([float(row[column]) for row in rows])
+            likely = collective("all-reduce", 8 * 2.0**30, key, ranks, in_switch=way)
+            share = np.asarray(cost("all-reduce", ranks).share)
+            yield _errors("collectives", ELSEWHERE, key, likely, share * 8 * 2.0**30 / rates)
 
 
-def _node_lines() -> list[Result]:
-    """All-reduces between two machines: their range was fitted to them, nothing else was."""
-    on, expected, seconds, inside = chip(REFERENCE), [], [], []
-    for each in PER_MACHINE:
-        large = _large(messages(NODES[0][0], 2 * each, each, over="nodes"))
-        link = between_nodes(on.node, on.links["nvlink"], each)
-        likely = collective("all-reduce", large.size, on, 2 * each, link=link)
-        expected.append(np.asarray(likely.expected))
-        seconds.append(large.seconds)
-        inside.append(coverage(likely, large.seconds))
-    what = "all-reduce between two machines above 1 MiB, range fitted"
-    error = _error("all-reduce-nodes", what, np.concatenate(expected), np.concatenate(seconds))
-    within = _share("all-reduce-nodes-range", "of these within the 80 % range", inside)
-    return [error, msgspec.structs.replace(within, points=error.points)]
+def _sized(held: str, key: str, some: Messages, given: Any = None) -> Iterator[FamilyErrors]:
+    """Large messages and small ones apart."""
+    large = some.size > LARGE_MESSAGE
+    for family, which in (("collectives", large), ("small collectives", ~large)):
+        if np.any(which):
+            one = some.some(which)
+            likely = collective(one.kind, one.size, key, one.chips, constants=given)
+            yield _errors(family, held, key, likely, one.seconds)
+
+
+def _stream_errors() -> Iterator[FamilyErrors]:
+    estimate, seconds = elementwise()
+    streams = np.asarray(estimate.bytes) > LARGE * (chip(REFERENCE).llc or 0)
+    likely = predict(estimate, REFERENCE)
+    low, expected, high = (np.asarray(getattr(likely, end))[streams] for end in ENDS)
+    key = (REFERENCE,)
+    yield FamilyErrors("elementwise", ELSEWHERE, key, seconds[streams], expected, low, high)

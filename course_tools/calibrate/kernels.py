@@ -72,6 +72,10 @@ class EngineConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     # Clocks of a multiprocessor that widening one element of a narrow weight takes: integer work,
     # whose units grow with the count of multiprocessors, not with the peak of the vector unit.
     unpack: float
+    # Before a product in a format narrower than 16 bits: S that bringing its activations into the
+    # format takes, and byte moved for each of their elements. None where another kernel does it.
+    quantize: float = 0.0
+    requantize: float = 0.0
     source: str  # what it was fitted to
 
 
@@ -212,6 +216,18 @@ def tiled(
     done = np.ceil(tiles * split / units) * units * rows * columns / split
     best, own = _intensity(TILES[0]), _intensity(tile)
     return done / (sizes.B * sizes.F) * (1 + reload / own) / (1 + reload / best)
+
+
+def quantizing(kernel: Any, chip: Any, constants: Any, engine: Any) -> Any:
+    """What an engine's own kernels take that bring the activations of narrow products into their
+    format.
+    """
+    sizes = product(kernel.work)
+    if sizes is None or itemsize(kernel.work.dtype) >= 2 or engine.quantize == 0:
+        return 0.0
+    rate = chip.bandwidth * constants.bandwidth
+    moves = engine.requantize * sizes.B * sizes.D / rate
+    return count_of(kernel) * (engine.quantize + moves)
 
 
 def _intensity(tile: tuple[int, int]) -> float:

@@ -1,6 +1,5 @@
 """What the links of a chip achieve in a collective, and the range of a prediction."""
 
-import math
 from typing import Any
 
 import msgspec
@@ -25,11 +24,11 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
 
         Examples
         --------
-        >>> Range(1.0, 1.0).factors(math.log(1.25))
+        >>> Range(1.0, 1.0).factors(float(np.log(1.25)))
         (0.8, 1.25)
         """
         low, high = factors_of(self, log_sigma)
-        return low, high
+        return float(low), float(high)
 
 
 class InSwitch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -40,14 +39,21 @@ class InSwitch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a chip's links achieve in a collective, which takes (sqrt(latency) + sqrt(time of the
-    bytes))**2. The latency is that of the call and of its hops.
-    """
+    """What a chip's links achieve in a collective: its call, its bytes, and their waits."""
 
     latency: float  # s of a call
     hop: float  # s of each hop more
-    # Fraction of the links' bandwidth in one direction that a large message reaches.
+    # Fraction of the links' bandwidth in one direction that a large message among many reaches.
     bandwidth: float
+    # Parts of the message whose way no other part's hides, of the chips less one that a chip passes
+    # on: what few chips lose.
+    ends: float = 0.0
+    # How much of the wait of pieces for each other is left: all of it is a message in the number of
+    # pieces that is best over two hops, none a message whose bytes follow the call at once.
+    waits: float = 1.0
+    # Chips that meet in one place, more than two: the time is expected to grow with their number to
+    # this power, and may not grow, or twice as steeply.
+    crowding: float = 0.0
     # What the switch reaches where it adds up; `None` where it does not.
     in_switch: InSwitch | None = None
     # range, small: of measurements of more than `LARGE_MESSAGE`, and of smaller messages
@@ -69,7 +75,8 @@ class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         """
         way = self.in_switch
         if kind != "all-reduce" or way is None or in_switch is False:
-            return _pieces(self, bound / self.bandwidth, cost(kind, chips, algorithm).hops)
+            hops = cost(kind, chips, algorithm).hops
+            return _pieces(self, bound / self.bandwidth * _few(self, chips), hops)
         many = np.asarray(chips)
         ring, adds = reduces(many, False), reduces(many, True)
         if in_switch:
@@ -79,14 +86,15 @@ class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 def factors_of(one: Any, log_sigma: Any) -> list[Any]:
     """`Range.factors`, as pages evaluate it."""
-    low = math.hypot(math.log(one.low), log_sigma)
-    high = math.hypot(math.log(one.high), log_sigma)
-    return [math.exp(-low), math.exp(high)]
+    low = np.hypot(np.log(one.low), log_sigma)
+    high = np.hypot(np.log(one.high), log_sigma)
+    return [np.exp(-low), np.exp(high)]
 
 
-def message_factors(link: Any, size: Any, log_sigma: Any) -> list[Any]:
-    """`LinkConstants.factors`, as pages evaluate it."""
-    small, large = factors_of(link.small, log_sigma), factors_of(link.range, log_sigma)
+def message_factors(link: Any, size: Any, chips: Any, log_sigma: Any) -> list[Any]:
+    """What one message in ten falls below, and above, of its expected time."""
+    doubt = np.hypot(log_sigma, np.log(_crowd(link, chips)))
+    small, large = factors_of(link.small, doubt), factors_of(link.range, doubt)
     is_large = size > LARGE_MESSAGE
     return [np.where(is_large, large[0], small[0]), np.where(is_large, large[1], small[1])]
 
@@ -97,29 +105,41 @@ def reduce_seconds(link: Any, bound: Any, chips: Any) -> Any:
     """
     ring = reduces(chips, False)
     if link.in_switch is None:
-        return _pieces(link, bound / link.bandwidth, ring.hops)
+        return _pieces(link, bound / link.bandwidth * _few(link, chips), ring.hops)
     return _reduced(link, bound, ring, reduces(chips, True), chips)
 
 
-def exchange_seconds(link: Any, bound: Any) -> Any:
+def exchange_seconds(link: Any, bound: Any, chips: Any) -> Any:
     """`LinkConstants.seconds` of an all-to-all straight to where the parts belong, as pages
     evaluate it.
     """
-    return _pieces(link, bound / link.bandwidth, 1)
+    return _pieces(link, bound / link.bandwidth * _few(link, chips), 1)
 
 
 def _reduced(link: Any, lasts: Any, ring: Any, adds: Any, chips: Any) -> Any:
-    around = _pieces(link, lasts / link.bandwidth, ring.hops)
+    around = _pieces(link, lasts / link.bandwidth * _few(link, chips), ring.hops)
     quicker = np.minimum(around, _switched(link, lasts, ring, adds))
     return np.where(chips >= link.in_switch.chips, quicker, around)
 
 
 def _switched(link: Any, lasts: Any, ring: Any, adds: Any) -> Any:
     less = np.where(ring.share > 0, adds.share / np.maximum(ring.share, SOME), 1.0)
-    return _pieces(link, lasts * less / link.in_switch.bandwidth, adds.hops)
+    # Its call costs what a ring's does, NCCL 2.29's sweeps show, though its hops are fewer.
+    return _pieces(link, lasts * less / link.in_switch.bandwidth, ring.hops)
+
+
+def _few(link: Any, chips: Any) -> Any:
+    """Factor on the time of the bytes: what few chips lose, and what many do that meet."""
+    return (1 + link.ends / np.maximum(chips - 1, 1)) * _crowd(link, chips)
+
+
+def _crowd(link: Any, chips: Any) -> Any:
+    return np.where(np.asarray(chips) > 2, chips**link.crowding, 1.0)
 
 
 def _pieces(link: Any, bytes_take: Any, hops: Any) -> Any:
     # A message travels in pieces: each pays the latency, and the next hop idles until the first has
-    # arrived. With as many pieces as cost least over two hops, the time is this square.
-    return (np.sqrt(link.latency + link.hop * hops) + np.sqrt(bytes_take)) ** 2
+    # arrived. With as many pieces as cost least over two hops, the time is the square of the sum of
+    # the roots; libraries that choose another protocol for each size wait for less of it.
+    call = link.latency + link.hop * hops
+    return call + bytes_take + 2 * link.waits * np.sqrt(call * bytes_take)

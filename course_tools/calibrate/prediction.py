@@ -38,16 +38,18 @@ from course_lib.core.checks import (
     text,
     together,
 )
-from course_lib.core.dtypes import BITS
+from course_lib.core.dtypes import BITS, SCALED, itemsize
 from course_lib.network.collectives import Nodes, resolve_link
 from course_lib.network.collectives import seconds as bound_of
 from course_lib.network.costs import ALGORITHMS
-from course_lib.specs import Accelerator
+from course_lib.specs import Accelerator, chips
 from course_lib.specs.catalog import accelerator
-from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, from_file
-from course_tools.calibrate.kernels import Constants, Kernel, kernels_of
-from course_tools.calibrate.links import message_factors
-from course_tools.calibrate.timing import Likely, likely, sums
+from course_tools.calibrate.attention import attention_seconds, phase
+from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, engines, from_file
+from course_tools.calibrate.errors import evidence_of
+from course_tools.calibrate.kernels import CORES, Constants, Kernel, kernels_of
+from course_tools.calibrate.links import LARGE_MESSAGE, message_factors
+from course_tools.calibrate.timing import Likely, likely, sums, widen_end
 
 STATES = ("burst", "sustained")  # a kernel that is timed alone, and one inside a step
 _PERFECT = Constants(
@@ -60,6 +62,11 @@ _PERFECT = Constants(
     reload=0.0,
     misaligned=1.0,
 )
+# Whose kernels of the vector unit and collectives were measured; what others' are lent is in doubt
+# by so many times.
+MEASURED, SEVERAL = ("NVIDIA",), 3.0
+_APART = "tensorrt-llm"  # an engine that has such a kernel
+_QUANTIZED = "; the range allows for a kernel before a narrow product that quantizes its input"
 # In which order constants are put in.
 _ADDED = {"bandwidth": ("bandwidth",), "arithmetic": ("compute", "reload", "misaligned", "overlap")}
 # Published over the links whose constants are fitted; a ring of each reaches the same rate.
@@ -78,6 +85,7 @@ class Prediction:
     state: str = ""  # one of `STATES`: ``"burst"`` where a kernel is timed alone
     engine: str = ""  # whose gaps and launches a step has
     source_chip: str = ""  # key of the chip whose constants these are, or the file they are from
+    evidence: str = ""  # which row of the table of errors tests such a range, in words
 
     def __post_init__(self) -> None:
         text("source", self.source)
@@ -145,17 +153,76 @@ def predict(
     step = bool(estimate.parts)
     usual = "sustained" if step else "burst"
     in_state = usual if state is None else known("state", state, STATES)
-    given = _in_state(found, in_state)
+    given = _in_state(_vector_doubt(found, on, every, step), in_state)
     one = likely(every, on, given, step, not found.log_sigma, estimate.lower)
+    kind = "" if step or (on.multiprocessors or 0) < CORES else phase(every[0])
+    if kind in found.attention:
+        one = _attention(every[0], on, found, kind)
+    apart = one.high if step else _quantized_apart(every, on, given, one)
     return Prediction(
         plain(one.expected),
         plain(one.low),
-        plain(one.high),
-        found.source + _allowance(one),
+        plain(apart),
+        found.source + _allowance(one) + (_QUANTIZED if np.any(apart > one.high) else ""),
         state=in_state,
-        engine=found.engine_name if step else "",
+        engine=found.engine_name if step or found.engine.quantize else "",
         source_chip=found.source_chip,
+        evidence=evidence_of(_family(every, step), on, found.source_chip == on.key),
     )
+
+
+def _attention(kernel: Kernel, on: Accelerator, found: Calibration, kind: str) -> Likely:
+    """What attention timed alone is likely to take."""
+    constants = found.attention[kind]
+    expected = np.maximum(attention_seconds(kernel, on, constants), kernel.bound.lower)
+    least, most = constants.range.factors(found.log_sigma)
+    low = np.clip(least * expected, kernel.bound.lower, expected)
+    return Likely(expected, low, most * expected, [], [], False, False)
+
+
+def _family(every: list[Kernel], step: bool) -> str:
+    """The family of the table of errors that an estimate belongs to."""
+    works = [kernel.work for kernel in every if kernel.work is not None]
+    matrix = [work for work in works if work.unit == "matrix"]
+    attends = [work.shape for work in matrix if work.kind == "attention" and work.shape]
+    if step and attends:
+        return "first tokens" if np.any(np.asarray(attends[0][1]) > 1) else "decode"
+    if not matrix:
+        return "elementwise"
+    if attends:
+        return {"prompt": "attention, prompts"}.get(phase(every[0]), "attention, decoding")
+    return family_of(_format(every, None))
+
+
+def family_of(dtype: str) -> str:
+    """The family of products in a format."""
+    bits = 8 * itemsize(dtype)
+    return "products" if bits > 12 else "8-bit products" if bits > 6 else "4-bit products"
+
+
+def _vector_doubt(found: Calibration, on: Accelerator, every: list[Kernel], step: bool) -> Any:
+    """The constants, in more doubt for kernels of the vector unit alone of another vendor."""
+    matrix = any(kernel.work is not None and kernel.work.unit == "matrix" for kernel in every)
+    return found if step or matrix else _foreign(found, on)
+
+
+def _foreign(found: Calibration, on: Accelerator) -> Calibration:
+    """Constants in doubt by a factor of several where none of a vendor's were measured."""
+    if on.vendor in MEASURED or found.source_chip not in chips():
+        return found
+    log_sigma = math.hypot(found.log_sigma, math.log(SEVERAL))
+    return msgspec.structs.replace(found, log_sigma=log_sigma)
+
+
+def _quantized_apart(every: list[Kernel], on: Accelerator, found: Calibration, one: Likely) -> Any:
+    """The high end where an engine that does not say may bring a narrow product's activations into
+    its format by a kernel before it.
+    """
+    if found.engine.quantize:
+        return one.high
+    given = msgspec.structs.replace(found, engine=engines()[_APART])
+    doubt = np.log(np.maximum(sums(every, on, given, 0.0, False)[0] / one.expected, 1.0))
+    return widen_end(one.expected, one.high, doubt)
 
 
 def _in_state(found: Calibration, state: str) -> Calibration:
@@ -257,7 +324,7 @@ def constants_of(
 def _format(every: Iterable[Kernel], dtype: str | None) -> str:
     """The format of the work's arithmetic: of the matrix products where there are any."""
     if dtype is not None:
-        return known("dtype", dtype, BITS)
+        return known("dtype", dtype, (*BITS, *SCALED))
     products = [
         kernel.work for kernel in every if kernel.work is not None and kernel.work.unit == "matrix"
     ]
@@ -315,6 +382,7 @@ def collective(
     one = link if isinstance(link, Nodes) else resolve_link(on, link, n)
     name = "nodes" if isinstance(one, Nodes) else link
     found = constants_of(on, None, constants)
+    found = _foreign(found, on)
     at = found.links[name if name in found.links else "nvlink"]
     size = nonnegative("bytes", bytes)
     in_switch = None if in_switch is None else flag("in_switch", in_switch)
@@ -333,7 +401,7 @@ def collective(
         bound = np.where(expected < ring, np.minimum(bound, by_switch), bound)
     expected = np.where(bound > 0, expected, 0.0)
     log_sigma = math.hypot(found.log_sigma, 0.0 if kind in RINGS else found.chips)
-    least, most = message_factors(at, np.asarray(size), log_sigma)
+    least, most = message_factors(at, np.asarray(size), np.asarray(n), log_sigma)
     low, high = least * expected, most * expected
     return Prediction(
         expected=plain(expected),
@@ -341,6 +409,11 @@ def collective(
         high=plain(high),
         source=found.source,
         source_chip=found.source_chip,
+        evidence=evidence_of(
+            "collectives" if np.all(size > LARGE_MESSAGE) else "small collectives",
+            on,
+            found.source_chip == on.key and at is found.links.get("nvlink"),
+        ),
     )
 
 

@@ -13,7 +13,14 @@ from course_lib.core import Estimate
 from course_lib.network.costs import reduces
 from course_lib.specs import Accelerator
 from course_tools.calibrate.constants import Calibration
-from course_tools.calibrate.kernels import EngineConstants, Kernel, count_of, product, seconds
+from course_tools.calibrate.kernels import (
+    EngineConstants,
+    Kernel,
+    count_of,
+    product,
+    quantizing,
+    seconds,
+)
 from course_tools.calibrate.links import (
     exchange_seconds,
     factors_of,
@@ -87,7 +94,8 @@ def _with_gap(kernel: Any, chip: Any, found: Any, apart: Any, unpack: float) -> 
     its launch in it already.
     """
     launched = np.asarray(kernel.bound.t_network) == 0
-    return _seconds(kernel, chip, found, unpack) + apart * count_of(kernel) * launched
+    before = quantizing(kernel, chip, found.constants, found.engine)
+    return _seconds(kernel, chip, found, unpack) + before + apart * count_of(kernel) * launched
 
 
 def _attends(work: Any) -> Any:
@@ -113,7 +121,7 @@ def _seconds(kernel: Any, chip: Any, found: Any, unpack: float) -> Any:
     count, message = count_of(kernel), _message(kernel)
     link = found.links[_carrier(kernel, chip, found)]
     if _exchanges(kernel):
-        carried = count * exchange_seconds(link, network / count)
+        carried = count * exchange_seconds(link, network / count, np.asarray(message[1]))
     else:
         carried = count * reduce_seconds(link, network / count, np.asarray(message[1]))
     return np.where(network > 0, np.maximum(work_takes, carried), work_takes)
@@ -150,9 +158,11 @@ def _range(kernel: Any, chip: Any, found: Any, step: bool) -> list[Any]:
     """What one measurement in ten falls below, and above, of the expected time: of a step's kernel,
     of a message between machines, which no step had, and of a product by the side of the ridge.
     """
-    size = _message(kernel)[0]
-    if size is not None and _carrier(kernel, chip, found) == "nodes":
-        return message_factors(found.links["nodes"], size, found.log_sigma)
+    size, chips = _message(kernel)
+    if size is not None:
+        carrier = _carrier(kernel, chip, found)
+        if carrier in ("nodes", "host"):
+            return message_factors(found.links[carrier], size, chips, found.log_sigma)
     if step:
         return factors_of(found.ranges["step"], found.log_sigma)
     memory = factors_of(found.ranges["memory"], found.log_sigma)

@@ -345,7 +345,7 @@ def test_every_account_of_one_attention_kernel_is_predicted_alike(key):
             [getattr(found["attention"], end)] * len(found), rel=2e-3
         )
     assert len({one.source for one in found.values()}) == 1
-    assert ("again for each head" in found["kv_read"].source) == (key != "a100-sxm-80")
+    assert "again for each head" not in found["kv_read"].source  # that is in doubt in steps
 
 
 def test_what_a_kernel_is_follows_from_its_kind_alone():
@@ -450,11 +450,11 @@ def test_the_switch_beats_a_rings_bound_where_it_adds_and_nowhere_else():
     # A reduce-scatter takes half of a ring's steps and bytes.
     half = calibrate.collective("reduce-scatter", 8e9, h200, 8)
     assert half.expected == pytest.approx(ring.expected / 2, rel=0.02)
-    # Of small messages, and of kinds that nobody published, little is promised.
+    # Of small messages less is promised.
     small = calibrate.collective("all-reduce", 1e4, h200, 8)
     other = calibrate.collective("all-to-all", 8e9, h200, 8)
-    assert small.high / small.expected > 2 * likely.high / likely.expected
-    assert other.high / other.expected > 1.1 * likely.high / likely.expected
+    assert small.high / small.expected > 1.05 * likely.high / likely.expected
+    assert other.high / other.expected >= likely.high / likely.expected
 
 
 def test_cards_without_links_of_their_own_are_joined_by_their_hosts():
@@ -570,10 +570,8 @@ def test_less_power_never_gives_more():
         calibrate.calibration(chip("h100-pcie")).constants.compute
         < calibrate.calibration(chip("h100-sxm")).constants.compute
     )
-    assert (
-        calibrate.calibration(chip("a100-sxm-40")).constants
-        == calibrate.calibration(A100).constants
-    )
+    of_half, of_all = (calibrate.calibration(one).constants for one in (chip("a100-sxm-40"), A100))
+    assert msgspec.structs.replace(of_all, burst=1.0) == of_half  # a burst is no chip's
 
 
 def test_whose_constants(tmp_path):
@@ -722,3 +720,24 @@ def test_an_engine_launches_fewer_kernels_than_a_bound_counts_operators():
     found = calibrate.calibration(a100, "bf16")
     each = found.constants.overhead + found.engine.gap
     assert calibrate.breakdown(step, a100)["launches"] / each == pytest.approx(227)
+
+
+def test_what_no_row_of_a_vendor_tests_is_in_doubt_by_several_times():
+    work = ops.elementwise((2**28,), flops=1, dtype="fp32")
+    for one in (
+        calibrate.predict(roofline(work, chip("mi300x")), "mi300x"),
+        calibrate.collective("all-gather", 1e8, "mi300x", 4, link="xgmi"),
+        calibrate.collective("all-gather", 1e8, "tpu-v5e", 4, link="ici"),
+    ):
+        assert one.high / one.expected > 2.5
+    assert (
+        calibrate.predict(product(8192, 8192, 8192), A100).high
+        < 2 * calibrate.predict(product(8192, 8192, 8192), A100).expected
+    )
+
+
+def test_cards_that_meet_at_their_hosts_may_share_them():
+    few, many = (calibrate.collective("all-reduce", 1e8, "l40s", n, link="host") for n in (2, 8))
+    assert many.high / many.low > 2 * few.high / few.low
+    link = calibrate.calibration("l40s").links
+    assert link["host"].latency >= link["nvlink"].latency
