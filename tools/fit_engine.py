@@ -33,7 +33,8 @@ GRID: dict[str, tuple[float, ...]] = {
     "stream_interval": (1, 5, 10),
 }
 START = {"launch": 4e-5, "first": 0.06, "bandwidth": 1.1, "sequence": 1e-5, "stream_interval": 1}
-MANY, FEWER = 30, 20  # services that all constants, and those without a chip, are fitted to
+# Services that constants are fitted to, and the most users of one: more take long to simulate.
+MANY, FEWER, USERS = 20, 12, 128
 MOST = 0.7  # a logarithm from which a miss counts no more: services that guess, or that start up
 
 
@@ -54,24 +55,23 @@ def logged(of: dict[str, float]) -> float:
 
 
 def fit(some: list[MeasuredService], with_log: bool) -> dict[str, float]:
-    """The constants that leave least, one after another, twice."""
+    """The constants that leave least, one after another."""
 
     def left(of: dict[str, float]) -> float:
         off = np.minimum(np.abs(misses(some, of)), MOST).mean(axis=0)
         return float(off[0] / 2 + off[1] + (logged(of) if with_log else 0.0))
 
     best, found = left(START), dict(START)
-    for _ in range(2):
-        for name, values in GRID.items():
-            for value in values:
-                if value != found[name] and (now := left(found | {name: value})) < best:
-                    best, found = now, found | {name: value}
+    for name, values in GRID.items():
+        for value in values:
+            if value != found[name] and (now := left(found | {name: value})) < best:
+                best, found = now, found | {name: value}
     return found
 
 
 def fitted(name: str) -> EngineSettings:
     """An engine with its constants, those without each chip, and its ranges."""
-    every = [one for one in services() if one.engine == name]
+    every = [one for one in services() if one.engine == name and one.users <= USERS]
     chips, log = sorted({one.chip for one in every}), name == "vllm"
     of = fit(drawn(every, MANY), log)
     apart, off = {}, []
@@ -100,7 +100,8 @@ def write(one: EngineSettings) -> Path:
         if key == "name" or value != getattr(EngineSettings(), key)
     }
     path = FOLDER / f"{one.name}.toml"
-    path.write_bytes(b"# Written by make calibrate: see tools/fit_engine.py.\n" + msgspec.toml.encode(kept))
+    head = b"# Written by make calibrate: see tools/fit_engine.py.\n"
+    path.write_bytes(head + msgspec.toml.encode(kept))
     return path
 
 

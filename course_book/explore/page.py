@@ -140,7 +140,7 @@ def _constants(on: Accelerator, dtype: str, held: _Held) -> dict[str, Any]:
             }
             for name, link in found.links.items()
         },
-        "engine": {name: getattr(found.engine, name) for name in ("gap", "launch", "unpack")},
+        "engine": {name: getattr(found.engine, name) for name in ("gap", "launch", "unpack", "repeats")},
         "region": found.region,
     }
     return {

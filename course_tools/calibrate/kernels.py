@@ -72,6 +72,8 @@ class EngineConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     # Clocks of a multiprocessor that widening one element of a narrow weight takes: integer work,
     # whose units grow with the count of multiprocessors, not with the peak of the vector unit.
     unpack: float
+    # Whether keys and values that heads share may be read again for each of them, as in 2023.
+    repeats: bool = False
     source: str  # what it was fitted to
 
 

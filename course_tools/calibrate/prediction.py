@@ -146,7 +146,7 @@ def predict(
     usual = "sustained" if step else "burst"
     in_state = usual if state is None else known("state", state, STATES)
     given = _in_state(found, in_state)
-    one = likely(every, on, given, step, not found.log_sigma, estimate.lower)
+    one = likely(every, on, given, step, estimate.lower)
     return Prediction(
         plain(one.expected),
         plain(one.low),
