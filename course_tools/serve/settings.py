@@ -70,7 +70,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     waits: tuple[float, float] = (1.0, 1.0)
     measured: tuple[str, ...] = ()
     # By a chip, the constants that were fitted without what was measured on it.
-    without: dict[str, dict[str, float]] = {}
+    without: dict[str, dict[str, int | float]] = {}
     source: str = ""  # what these were fitted to
     # data_parallel_size, enable_expert_parallel: groups of such chips with sequences of their own,
     # and whether the experts of a model are spread over the chips of all, so that these work as
