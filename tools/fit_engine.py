@@ -23,7 +23,9 @@ from course_tools.serve.evidence import (
 from course_tools.serve.settings import FOLDER, EngineSettings, engine, engines
 
 SOURCE = "services measured on {chips} (github.com/ai-dynamo/aiconfigurator 0.12, Apache-2.0)"
-LOG = "the first third of a log of vLLM 0.19.0 on an RTX 4090 (github:casys-kaist/LLMServingSim, MIT)"
+LOG = (
+    "the first third of a log of vLLM 0.19.0 on an RTX 4090 (github:casys-kaist/LLMServingSim, MIT)"
+)
 # What each constant may be: few values, for no service tells neighbours apart.
 GRID: dict[str, tuple[float, ...]] = {
     "launch": (0.0, 2e-5, 4e-5, 6e-5, 8e-5),
@@ -35,6 +37,9 @@ GRID: dict[str, tuple[float, ...]] = {
 START = {"launch": 4e-5, "first": 0.06, "bandwidth": 1.1, "sequence": 1e-5, "stream_interval": 1}
 # Services that constants are fitted to, and the most users of one: more take long to simulate.
 MANY, FEWER, USERS = 20, 12, 128
+# Percent of measurements that a range leaves out on either side: fewer than a tenth of these few, for
+# others miss by more.
+OUT = 7
 MOST = 0.7  # a logarithm from which a miss counts no more: services that guess, or that start up
 
 
@@ -78,7 +83,7 @@ def fitted(name: str) -> EngineSettings:
     for chip in chips:
         apart[chip] = fit(drawn((one for one in every if one.chip != chip), FEWER), log)
         off.append(misses(drawn((one for one in every if one.chip == chip), MANY), apart[chip]))
-    ends = np.exp(-np.percentile(np.concatenate(off), [90, 10], axis=0))
+    ends = np.exp(-np.percentile(np.concatenate(off), [100 - OUT, OUT], axis=0))
     least, most = np.minimum(ends[0], 1.0), np.maximum(ends[1], 1.0)
     source = SOURCE.format(chips=", ".join(chips)) + (f"; {LOG}" if log else "")
     return msgspec.structs.replace(
@@ -119,5 +124,7 @@ if __name__ == "__main__":
         off = np.abs(row.expected / row.measured - 1)
         inside = np.mean((row.low <= row.measured) & (row.measured <= row.high))
         width = np.median(row.high / row.low)
-        print(f"{row.family}: {len(off)}, median {np.median(off):.1%}, mean {np.mean(off):.1%}, "
-              f"{inside:.0%} in range, {width:.2f} wide ({row.held})")
+        print(
+            f"{row.family}: {len(off)}, median {np.median(off):.1%}, mean {np.mean(off):.1%}, "
+            f"{inside:.0%} in range, {width:.2f} wide ({row.held})"
+        )

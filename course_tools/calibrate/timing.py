@@ -212,11 +212,7 @@ def _out(value: Any, name: str, found: Any) -> Any:
 
 
 def engine_differences(
-    every: list[Kernel],
-    chip: Accelerator,
-    found: Calibration,
-    apart: Any,
-    likely: list[Any],
+    every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any, likely: list[Any]
 ) -> list[Any]:
     """The range's ends with what engines are known to do otherwise, each as one more independent
     doubt; and which of these apply.

@@ -217,12 +217,7 @@ def on_one_replica(
     blocks = how.num_gpu_blocks or (how.max_num_seqs + 1) * (longest // how.block_size + 1)
     line, one = _line(requests, steps.first), Replica(steps, how, blocks)
     return _outcome(
-        requests,
-        line,
-        _serve(line, [one], "round-robin", users=requests.users),
-        [one],
-        steps,
-        how,
+        requests, line, _serve(line, [one], "round-robin", users=requests.users), [one], steps, how
     )
 
 
@@ -382,11 +377,12 @@ def _outcome(
     arrived = requests.arrived
     if requests.users:
         arrived = np.array([one.arrived for one in ordered]) - steps.first
-    # A first token is passed on with those after it.
+    # A first token is passed on with those after it; at the ends of a range all come so much sooner
+    # or later.
     each = (found["last"] - found["first"]) / np.maximum(requests.output - 1, 1)
-    held = np.minimum(how.stream_interval, requests.output) - 1
-    first = arrived + steps.wait * (found["first"] + held * each - arrived)
-    found["first"] = np.minimum(first, found["last"])
+    found["first"] += each * (np.minimum(how.stream_interval, requests.output) - 1)
+    late = (steps.wait - 1) * (found["first"] - arrived)
+    found["first"], found["last"] = found["first"] + late, found["last"] + late
     return Served(
         arrived=arrived,
         prompt=requests.prompt,

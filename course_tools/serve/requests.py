@@ -123,13 +123,7 @@ def synthetic_workload(
 
 
 def closed_workload(
-    users: int,
-    prompt: int,
-    output: int,
-    *,
-    rounds: int = 5,
-    least: float = 1.0,
-    seed: int = 0,
+    users: int, prompt: int, output: int, *, rounds: int = 5, least: float = 1.0, seed: int = 0
 ) -> Requests:
     """Requests as benchmarks of engines send them, a *concurrency* of so many users: all begin at
     once, and each asks again as soon as it has its answer.
