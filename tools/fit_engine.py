@@ -1,6 +1,5 @@
-"""Fits the constants of engines to the first third, by arrival, of the published log and to services
-under so many users at once, and says what one of ten falls below and above, from each chip with the
-constants of the others.
+"""Fits the constants of engines to the first third, by arrival, of the published log and to
+services under so many users at once; and their ranges to each chip with the constants of the others.
 """
 
 from pathlib import Path
@@ -37,8 +36,8 @@ GRID: dict[str, tuple[float, ...]] = {
 START = {"launch": 4e-5, "first": 0.06, "bandwidth": 1.1, "sequence": 1e-5, "stream_interval": 1}
 # Services that constants are fitted to, and the most users of one: more take long to simulate.
 MANY, FEWER, USERS = 20, 12, 128
-# Percent of measurements that a range leaves out on either side: fewer than a tenth of these few, for
-# others miss by more.
+# Percent of measurements that a range leaves out on either side: fewer than a tenth of these few,
+# for others miss by more.
 OUT = 7
 MOST = 0.7  # a logarithm from which a miss counts no more: services that guess, or that start up
 
@@ -49,10 +48,10 @@ def misses(some: list[MeasuredService], of: dict[str, float]) -> Any:
     return np.array(found) - np.log([[one.first, one.token] for one in some])
 
 
-def logged(of: dict[str, float]) -> float:
+def logged(of: dict[str, Any]) -> float:
     """How far the first third of the log is off: steps of few and of many sequences alike."""
     log = read_log()
-    done, third = serve_log(log, **of), slice(len(log.requests) // 3)
+    done, third = serve_log(log, calibrated=True, **of), slice(len(log.requests) // 3)
     times = log.latencies(third)["tpot"]
     off = np.abs(np.log(done.tpot[third] / times))
     few = times < np.median(times)
@@ -121,10 +120,10 @@ if __name__ == "__main__":
     for name, off in errors().items():
         print(f"{name:10} {off:+.1%}")
     for row in error_rows():
-        off = np.abs(row.expected / row.measured - 1)
+        miss = np.abs(row.expected / row.measured - 1)
         inside = np.mean((row.low <= row.measured) & (row.measured <= row.high))
         width = np.median(row.high / row.low)
         print(
-            f"{row.family}: {len(off)}, median {np.median(off):.1%}, mean {np.mean(off):.1%}, "
+            f"{row.family}: {len(miss)}, median {np.median(miss):.1%}, mean {np.mean(miss):.1%}, "
             f"{inside:.0%} in range, {width:.2f} wide ({row.held})"
         )

@@ -259,8 +259,8 @@ def _show(
         if f"{name}_s" in found:
             table.add_row(told(name), *(n(time, "s") for time in found[f"{name}_s"].values()))
         if name in ranges:
-            said = (f"{n(low, 's')} – {n(high, 's')}" for low, high in ranges[name].values())
-            table.add_row("", *said, style="dim")
+            each = (f"{n(low, 's')} – {n(high, 's')}" for low, high in ranges[name].values())
+            table.add_row("", *each, style="dim")
     out_console.print(table)
     if limits:
         share = found["goodput_per_s"] * done.makespan / found["requests"]

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.specs import Transformer, model
+from course_lib.specs import Transformer
+from course_lib.specs.catalog import decoder
 from course_tools.files import DATA
 from course_tools.measured.published import table
 from course_tools.serve.fleet import Service, service, simulate
@@ -153,10 +154,10 @@ class MeasuredService(NamedTuple):
 @cache
 def _transformer(name: str) -> Transformer:
     if name.startswith("Qwen3-32B"):
-        return msgspec.structs.replace(model("llama-3-8b").extended(_CONTEXT), **_QWEN)
+        return msgspec.structs.replace(decoder("llama-3-8b").extended(_CONTEXT), **_QWEN)
     if name.startswith("DeepSeek"):
-        return model("deepseek-v3")
-    return model("llama-3-70b" if "70B" in name else "llama-3-8b").extended(_CONTEXT)
+        return decoder("deepseek-v3")
+    return decoder("llama-3-70b" if "70B" in name else "llama-3-8b").extended(_CONTEXT)
 
 
 @cache
@@ -226,10 +227,10 @@ def error_rows() -> list[FamilyErrors]:
     log = read_log()
     rest, made = slice(len(log.requests) // 3, None), _of_log()
     likely = [made.run(log.requests), *made.ends(log.requests)]
-    times = log.latencies(rest)
-    measured = np.concatenate([np.percentile(times[name], SHARES) for name in times])
+    seen = log.latencies(rest)
+    measured = np.concatenate([np.percentile(seen[name], SHARES) for name in seen])
     three = [
-        np.concatenate([np.percentile(getattr(done, name)[rest], SHARES) for name in times])
+        np.concatenate([np.percentile(getattr(done, name)[rest], SHARES) for name in seen])
         for done in likely
     ]
     key = (CHIP,) * len(measured)

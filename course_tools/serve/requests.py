@@ -68,7 +68,7 @@ class Requests:
     def take(self, chosen: Any) -> "Requests":
         """Some of them, at the times at which they come."""
         names = [one.name for one in fields(self) if one.name != "users"]
-        return Requests(*(getattr(self, name)[chosen] for name in names), self.users)
+        return Requests(*[getattr(self, name)[chosen] for name in names], users=self.users)
 
 
 def synthetic_workload(
@@ -118,8 +118,10 @@ def synthetic_workload(
         raise CourseError(f"shared must be given for groups {kinds}: tokens that a group shares")
     group = dice.integers(kinds, size=many) if kinds else np.full(many, -1)
     begun = np.where(group >= 0, start, 0)
-    columns = (lengths[0] + begun, lengths[1], group, begun)
-    return Requests(arrived - arrived[0], *(column.astype(np.int64) for column in columns))
+    tokens, made, of, same = (
+        column.astype(np.int64) for column in (lengths[0] + begun, lengths[1], group, begun)
+    )
+    return Requests(arrived - arrived[0], tokens, made, of, same)
 
 
 def closed_workload(
@@ -144,12 +146,12 @@ def closed_workload(
     dice, share = np.random.default_rng(count("seed", seed, 0)), single("least", least)
     if not 0 < share <= 1:
         raise CourseError(f"least must be above 0 and at most 1 (got {shown(least)})")
-    lengths = [
+    tokens, made = (
         dice.integers(max(int(share * most), 1), most + 1, all_)
         for most in (count("prompt", prompt), count("output", output))
-    ]
+    )
     none = np.zeros(all_, dtype=np.int64)
-    return Requests(np.zeros(all_), *lengths, none - 1, none, at_once)
+    return Requests(np.zeros(all_), tokens, made, none - 1, none, at_once)
 
 
 def _few(name: str, requests: int) -> int:
@@ -245,7 +247,8 @@ def read_requests(path: Path | str) -> Requests:
         (row.input_toks, row.output_toks, groups.get(row.prefix_id, -1), row.prefix_toks)
         for row in rows
     ]
-    return Requests(arrived - arrived[0], *np.array(counts, dtype=np.int64).T)
+    tokens, made, of, same = np.array(counts, dtype=np.int64).T
+    return Requests(arrived - arrived[0], tokens, made, of, same)
 
 
 def _row(line: str, columns: list[str]) -> _Line | None:
