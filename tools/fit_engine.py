@@ -1,5 +1,5 @@
 """Fits the constants of engines to the first third, by arrival, of the published log and to
-services under so many users at once; and their ranges to each chip with the constants of the others.
+services under so many users at once; and ranges to each chip with constants of the others.
 """
 
 from pathlib import Path

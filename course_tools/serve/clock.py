@@ -176,9 +176,8 @@ def step_times(
         all_, time = summed(of), 0.0
         if found is not None:
             time = sums(kernels_of(all_), on, found, found.engine.gap, True)[0]
-        return np.interp(
-            every, [0.0, *counts], np.concatenate([[0.0], np.maximum(time, all_.lower)])
-        )
+        likely = np.concatenate([[0.0], np.maximum(time, all_.lower)])
+        return np.asarray(np.interp(every, [0.0, *counts], likely))
 
     return StepTimeModel(
         tokens=tabled(**parts),

@@ -4,7 +4,7 @@ tokens, and what of it a user feels.
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -68,7 +68,7 @@ class Requests:
     def take(self, chosen: Any) -> "Requests":
         """Some of them, at the times at which they come."""
         names = [one.name for one in fields(self) if one.name != "users"]
-        return Requests(*[getattr(self, name)[chosen] for name in names], users=self.users)
+        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
 
 
 def synthetic_workload(

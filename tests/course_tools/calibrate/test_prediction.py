@@ -266,7 +266,7 @@ def test_an_engine_may_hide_what_widening_takes():
 
 
 @pytest.mark.parametrize(
-    ("model", "key", "wider"),
+    ("model", "engine", "wider"),
     [
         ("llama-2-70b", "lmdeploy", True),
         ("llama-2-70b", "typical", False),  # what engines do now
