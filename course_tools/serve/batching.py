@@ -199,7 +199,7 @@ class Replica:
         blocks: int,
         draft: StepTimeModel | None = None,
     ) -> None:
-        self.taken, self.engine, self._draft = taken, engine, draft
+        self.taken, self.engine, self._draft = taken, engine.on(), draft
         self.cache = Blocks(blocks, engine.block_size, engine.enable_prefix_caching)
         self.now = self._planned = 0.0  # s, the end of its last step, and when that was planned
         self.steps = self.preemptions = 0
