@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from course_tools.calibrate.evidence import Result, calibrate_report
 from tools.fit_chips import fit_and_write
+from tools.fit_engine import fit_and_write as fit_engines
 
 
 def as_text(results: Iterable[Result]) -> str:
@@ -24,6 +25,6 @@ def as_text(results: Iterable[Result]) -> str:
 
 
 if __name__ == "__main__":
-    for path in fit_and_write():
+    for path in (*fit_and_write(), *fit_engines()):
         print(path)
     print(as_text(calibrate_report()))

@@ -160,7 +160,9 @@ class TestEngine:
             serve.engine(file)
 
     def test_an_unknown_name_lists_the_known_ones(self):
-        with pytest.raises(CourseError, match=r"engine must be one of sglang, trtllm, vllm or a \.json file"):
+        with pytest.raises(
+            CourseError, match=r"engine must be one of sglang, trtllm, vllm or a \.json file"
+        ):
             serve.engine("fast")
         with pytest.raises(CourseError, match="unknown engine setting 'max_seqs'"):
             serve.engine("vllm", max_seqs=4)
