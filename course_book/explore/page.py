@@ -140,7 +140,9 @@ def _constants(on: Accelerator, dtype: str, held: _Held) -> dict[str, Any]:
             }
             for name, link in found.links.items()
         },
-        "engine": {name: getattr(found.engine, name) for name in ("gap", "launch", "unpack", "repeats")},
+        "engine": {
+            name: getattr(found.engine, name) for name in ("gap", "launch", "unpack", "repeats")
+        },
         "region": found.region,
     }
     return {
