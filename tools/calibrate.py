@@ -9,6 +9,7 @@ from course_tools.calibrate.constants import to_toml
 from course_tools.calibrate.errors import FILE, ErrorRow, FamilyErrors, error_table
 from course_tools.calibrate.evidence import broken, error_rows
 from tools.fit_chips import fit_and_write
+from tools.fit_engine import fit_and_write as fit_engines
 
 # What else has rows of its own: each with a function `error_rows`.
 OTHERS = ("course_tools.serve.evidence", "course_tools.train.evidence")
@@ -35,7 +36,7 @@ def as_text(table: Iterable[ErrorRow]) -> str:
 
 
 if __name__ == "__main__":
-    for path in fit_and_write():
+    for path in (*fit_and_write(), *fit_engines()):
         print(path)
     table = error_table(every_row())
     text = to_toml({"rows": msgspec.to_builtins(table)})

@@ -331,7 +331,9 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     engines = {TYPICAL: structs.replace(one.engine, source=together)}
     for name, of in ENGINES.items():
         source = f"{table(of)[0]['source']}; launch and unpack are the typical engine's"
-        engines[name] = structs.replace(fit_engine(one, of=of).engine, source=source)
+        own = fit_engine(one, of=of).engine
+        # Its steps grow with the context by more than their cache: a quarter, where it is long.
+        engines[name] = structs.replace(own, source=source, repeats=name == "lmdeploy")
     return file, engines
 
 

@@ -1,39 +1,129 @@
-"""Fits vLLM's constant to the first third, by arrival, of the published log, and prints the errors
-on the rest of it: how much more of the bandwidth its kernels reach than those of the older engines
-that `course_tools.calibrate` knows.
+"""Fits the constants of engines to the first third, by arrival, of the published log and to
+services under so many users at once; and ranges to each chip with constants of the others.
 """
+
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from course_tools.serve.evidence import errors, read_log, serve_log
-from course_tools.serve.settings import FOLDER, EngineSettings, engine
+from course_tools.serve.evidence import (
+    CHIP,
+    MeasuredService,
+    drawn,
+    error_rows,
+    errors,
+    means,
+    read_log,
+    serve_log,
+    services,
+)
+from course_tools.serve.settings import FOLDER, EngineSettings, engine, engines
 
-SOURCE = (
+SOURCE = "services measured on {chips} (github.com/ai-dynamo/aiconfigurator 0.12, Apache-2.0)"
+LOG = (
     "the first third of a log of vLLM 0.19.0 on an RTX 4090 (github:casys-kaist/LLMServingSim, MIT)"
 )
-LEAST, MOST, HALVINGS = 0.8, 1.3, 20
+# What each constant may be: few values, for no service tells neighbours apart.
+GRID: dict[str, tuple[float, ...]] = {
+    "launch": (0.0, 2e-5, 4e-5, 6e-5, 8e-5),
+    "first": (0.0, 0.03, 0.06, 0.1, 0.15, 0.2),
+    "bandwidth": (0.9, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3),
+    "sequence": (0.0, 1e-5, 2e-5, 4e-5),
+    "stream_interval": (1, 5, 10),
+}
+START = {"launch": 4e-5, "first": 0.06, "bandwidth": 1.1, "sequence": 1e-5, "stream_interval": 1}
+# Services that constants are fitted to, and the most users of one: more take long to simulate.
+MANY, FEWER, USERS = 20, 12, 128
+# Percent of measurements that a range leaves out on either side: fewer than a tenth of these few,
+# for others miss by more.
+OUT = 7
+MOST = 0.7  # a logarithm from which a miss counts no more: services that guess, or that start up
 
 
-def fit() -> EngineSettings:
-    """VLLM's constant: with it, half of the first third of the requests take less than they did,
-    from end to end, and half more.
-    """
+def misses(some: list[MeasuredService], of: dict[str, float]) -> Any:
+    """Logarithms of expected over measured first tokens and times per token."""
+    found = [np.log(means(one.serve(**of).run(one.requests))) for one in some]
+    return np.array(found) - np.log([[one.first, one.token] for one in some])
+
+
+def logged(of: dict[str, Any]) -> float:
+    """How far the first third of the log is off: steps of few and of many sequences alike."""
     log = read_log()
-    third = slice(len(log.requests) // 3)
-    measured, low, high = log.latencies(third)["e2e"], LEAST, MOST
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        slower = np.median(np.log(serve_log(log, bandwidth=middle).e2e[third] / measured)) > 0
-        low, high = (middle, high) if slower else (low, middle)
-    return msgspec.structs.replace(engine("vllm"), bandwidth=round(low, 3), source=SOURCE)
+    done, third = serve_log(log, calibrated=True, **of), slice(len(log.requests) // 3)
+    times = log.latencies(third)["tpot"]
+    off = np.abs(np.log(done.tpot[third] / times))
+    few = times < np.median(times)
+    return float(np.median(off[few]) + np.median(off[~few]))
+
+
+def fit(some: list[MeasuredService], with_log: bool) -> dict[str, float]:
+    """The constants that leave least, one after another."""
+
+    def left(of: dict[str, float]) -> float:
+        off = np.minimum(np.abs(misses(some, of)), MOST).mean(axis=0)
+        return float(off[0] / 2 + off[1] + (logged(of) if with_log else 0.0))
+
+    best, found = left(START), dict(START)
+    for name, values in GRID.items():
+        for value in values:
+            if value != found[name] and (now := left(found | {name: value})) < best:
+                best, found = now, found | {name: value}
+    return found
+
+
+def fitted(name: str) -> EngineSettings:
+    """An engine with its constants, those without each chip, and its ranges."""
+    every = [one for one in services() if one.engine == name and one.users <= USERS]
+    chips, log = sorted({one.chip for one in every}), name == "vllm"
+    of = fit(drawn(every, MANY), log)
+    apart, off = {}, []
+    for chip in chips:
+        apart[chip] = fit(drawn((one for one in every if one.chip != chip), FEWER), log)
+        off.append(misses(drawn((one for one in every if one.chip == chip), MANY), apart[chip]))
+    ends = np.exp(-np.percentile(np.concatenate(off), [100 - OUT, OUT], axis=0))
+    least, most = np.minimum(ends[0], 1.0), np.maximum(ends[1], 1.0)
+    source = SOURCE.format(chips=", ".join(chips)) + (f"; {LOG}" if log else "")
+    return msgspec.structs.replace(
+        engine(name),
+        **of,
+        without=apart,
+        measured=(*chips, CHIP) if log else tuple(chips),
+        steps=(float(least[1]), float(most[1])),
+        waits=(float(min(least[0] / least[1], 1.0)), float(max(most[0] / most[1], 1.0))),
+        source=source,
+    )
+
+
+def write(one: EngineSettings) -> Path:
+    """Its file, without what is usual."""
+    kept = {
+        key: [round(part, 3) for part in value] if key in ("steps", "waits") else value
+        for key, value in msgspec.to_builtins(one).items()
+        if key == "name" or value != getattr(EngineSettings(), key)
+    }
+    path = FOLDER / f"{one.name}.toml"
+    head = b"# Written by make calibrate: see tools/fit_engine.py.\n"
+    path.write_bytes(head + msgspec.toml.encode(kept))
+    return path
+
+
+def fit_and_write() -> list[Path]:
+    """Fit every engine."""
+    return [write(fitted(name)) for name in engines()]
 
 
 if __name__ == "__main__":
-    one = fit()
-    (FOLDER / "vllm.toml").write_text(
-        f'name = "{one.name}"\nbandwidth = {one.bandwidth}\nsource = "{one.source}"\n',
-        encoding="utf-8",
-    )
+    for path in fit_and_write():
+        print(path)
     for name, off in errors().items():
         print(f"{name:10} {off:+.1%}")
+    for row in error_rows():
+        miss = np.abs(row.expected / row.measured - 1)
+        inside = np.mean((row.low <= row.measured) & (row.measured <= row.high))
+        width = np.median(row.high / row.low)
+        print(
+            f"{row.family}: {len(miss)}, median {np.median(miss):.1%}, mean {np.mean(miss):.1%}, "
+            f"{inside:.0%} in range, {width:.2f} wide ({row.held})"
+        )

@@ -40,6 +40,10 @@ def serve_command(
         ),
     ] = None,
     rate: Annotated[float | None, Option(help="Requests a second, at random.")] = None,
+    users: Annotated[
+        int | None,
+        Option(help="In place of a rate, users who each ask again when they are answered."),
+    ] = None,
     requests: Annotated[int, Option(help="How many, with --rate.")] = 1000,
     prompt: Annotated[int, Option(help="Mean tokens of a prompt, with --rate.")] = 512,
     output: Annotated[int, Option(help="Mean tokens of an answer, with --rate.")] = 128,
@@ -94,8 +98,8 @@ def serve_command(
             at, requests, *lengths, burst=burst, spread=spread, seed=seed
         )
 
-    if (arrivals is None) == (rate is None):
-        raise CourseError("give the requests by --arrivals FILE or by --rate, one of them")
+    if sum(given is not None for given in (arrivals, rate, users)) != 1:
+        raise CourseError("give the requests by --arrivals FILE, --rate or --users, one of them")
     if plan:
         if arrivals is not None or rate is None:
             raise CourseError("--plan needs --rate: it tries other rates, which a file has not")
@@ -134,11 +138,15 @@ def serve_command(
         return
     joins = _joins(on, link, max(settings.tensor_parallel_size, ep or settings.ep))
     with progress("reading the requests") as say:
-        came = serve.read_requests(arrivals) if arrivals is not None else drawn(rate or 0.0)
+        if users is not None:
+            came = serve.closed_workload(users, prompt, output, least=0.8, rounds=10, seed=seed)
+        else:
+            came = serve.read_requests(arrivals) if arrivals is not None else drawn(rate or 0.0)
         asked |= {"ep": ep, "replicas": replicas, "router": router}
         made = serve.service(one, on, engine_of=settings, link=joins, **asked)
         done = made.run(came, say=lambda come: say(f"{come} of {len(came)} requests have come"))
-    _show(done, limits, as_json, told_formats(made.formats, one.declared, on))
+        ends = made.ends(came) if done.calibrated else None
+    _show(done, limits, as_json, told_formats(made.formats, one.declared, on), ends)
 
 
 def _joins(on: Accelerator, link: str | None, chips: int, *, asked: bool = True) -> Any:
@@ -180,9 +188,20 @@ def _record(done: serve.Served, limits: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _show(
-    done: serve.Served, limits: Mapping[str, float], as_json: bool, formats: Mapping[str, str]
+    done: serve.Served,
+    limits: Mapping[str, float],
+    as_json: bool,
+    formats: Mapping[str, str],
+    ends: tuple[serve.Served, serve.Served] | None,
 ) -> None:
+    """What was served, and of each percentile the range that four measurements in five are in."""
     found = _record(done, limits)
+    ranges: dict[str, dict[str, list[float]]] = {}
+    for name in serve.LATENCIES if ends else ():
+        if f"{name}_s" in found:
+            both = [one.percentiles(name) for one in (ends or ())]
+            ranges[name] = {share: [of[share] for of in both] for share in both[0]}
+    found |= {f"{name}_range_s": of for name, of in ranges.items()}
     if as_json:
         tell_json({**found, "assumed": {"formats": formats}})
         return
@@ -190,10 +209,13 @@ def _show(
     of = {"requests": n(found["requests"]), "time": n(done.makespan, "s")}
     of |= {"rate": n(done.tokens_per_s), "preemptions": n(done.preemptions)}
     tell(told("served", share=n(done.cache_used, "%"), **of))
-    felt = {name: found.get(f"{name}_s") for name in serve.LATENCIES}
-    rows = [
-        (told(k), *(n(time, "s") for time in times.values())) for k, times in felt.items() if times
-    ]
+    rows: list[tuple[str, ...]] = []
+    for name in serve.LATENCIES:
+        if times := found.get(f"{name}_s"):
+            rows.append((told(name), *(n(time, "s") for time in times.values())))
+        if name in ranges:
+            each = (f"{n(low, 's')} – {n(high, 's')}" for low, high in ranges[name].values())
+            rows.append(("", *each))
     tell_table(("", *(f"p{share}" for share in serve.SHARES)), rows)
     if limits:
         share = found["goodput_per_s"] * done.makespan / found["requests"]

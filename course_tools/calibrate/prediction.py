@@ -154,7 +154,7 @@ def predict(
     usual = "sustained" if step else "burst"
     in_state = usual if state is None else known("state", state, STATES)
     given = _in_state(_vector_doubt(found, on, every, step), in_state)
-    one = likely(every, on, given, step, not found.log_sigma, estimate.lower)
+    one = likely(every, on, given, step, estimate.lower)
     kind = "" if step or (on.multiprocessors or 0) < CORES else phase(every[0])
     if kind in found.attention:
         one = _attention(every[0], on, found, kind)

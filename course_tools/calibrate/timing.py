@@ -58,11 +58,9 @@ class Extrapolation(NamedTuple):
 
 
 def likely(
-    every: list[Kernel], chip: Accelerator, found: Calibration, step: bool, seen: bool, lower: Any
+    every: list[Kernel], chip: Accelerator, found: Calibration, step: bool, lower: Any
 ) -> Likely:
-    """What a step or a single kernel is likely to take; `seen` is whether steps of this chip were
-    measured, `lower` the bound.
-    """
+    """What a step or a single kernel is likely to take; `lower` is the bound."""
     between = launch_gap(every, found.engine) if step else 0.0
     expected, low, high = sums(every, chip, found, between, step)
     far = extrapolation(every, found, step)
@@ -70,7 +68,7 @@ def likely(
         low = widen_end(expected, low, far.log_sigma)
         high = widen_end(expected, high, far.log_sigma)
     ends = [expected, low, high]
-    low, high, narrow, again = engine_differences(every, chip, found, between, ends, seen)
+    low, high, narrow, again = engine_differences(every, chip, found, between, ends)
     expected = np.maximum(expected, lower)
     low = np.minimum(np.maximum(low, lower), expected)
     high = np.maximum(high, expected)
@@ -224,26 +222,20 @@ def _out(value: Any, name: str, found: Any) -> Any:
 
 
 def engine_differences(
-    every: list[Kernel],
-    chip: Accelerator,
-    found: Calibration,
-    apart: Any,
-    likely: list[Any],
-    seen: bool,
+    every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any, likely: list[Any]
 ) -> list[Any]:
     """The range's ends with what engines are known to do otherwise, each as one more independent
-    doubt; and which of these apply. `seen` is whether steps of this chip were measured.
+    doubt; and which of these apply.
     """
-    # Narrow weights were measured in one engine's kernels; others may hide their widening. On a
-    # chip where no steps were measured, an engine may read keys and values again for each head that
-    # shares them.
+    # Narrow weights were measured in one engine's kernels; others may hide their widening. An
+    # engine of 2023 may read keys and values again for each head that shares them.
     expected, low, high = likely
     hidden, repeated = 0.0, 0.0
     for kernel in every:
         hidden = hidden + _with_gap(kernel, chip, found, apart, 0.0)
         repeated = repeated + _with_gap(_again(kernel), chip, found, apart, found.engine.unpack)
     narrow = bool(np.any(hidden < expected))
-    again = not seen and bool(np.any(repeated > expected))
+    again = found.engine.repeats and bool(np.any(repeated > expected))
     if narrow:
         low = widen_end(expected, low, np.log(hidden / expected))
     if again:

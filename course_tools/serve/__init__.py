@@ -17,6 +17,7 @@ from course_tools.serve.requests import (
     SHARES,
     Requests,
     Served,
+    closed_workload,
     read_requests,
     synthetic_workload,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "ServingLayout",
     "StepTimeModel",
     "cache_blocks",
+    "closed_workload",
     "engine",
     "engines",
     "in_system",

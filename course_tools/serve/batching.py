@@ -199,11 +199,12 @@ class Replica:
         blocks: int,
         draft: StepTimeModel | None = None,
     ) -> None:
-        self.taken, self.engine, self._draft = taken, engine, draft
+        self.taken, self.engine, self._draft = taken, engine.on(), draft
         self.cache = Blocks(blocks, engine.block_size, engine.enable_prefix_caching)
         self.now = self._planned = 0.0  # s, the end of its last step, and when that was planned
         self.steps = self.preemptions = 0
         self.waiting: deque[Sequence] = deque()
+        self.after: deque[Sequence] = deque()  # of whom one comes whenever another is done
         self.log: list[LoggedStep] | None = None  # gets each step, where somebody wants them
         self._clock = 0  # tokens that each decoding sequence was given
         self._owed = 0.0  # of the tokens that speculation yields, what is no whole one yet
@@ -242,13 +243,19 @@ class Replica:
         # A step that is planned while another runs knows what had come when that one began.
         known = self._planned if self.engine.async_scheduling and busy else self.now
         late, self._later = self._later, []
-        gained, preempted = self._gained(), self.preemptions
+        preempted, alone = self.preemptions, not self.engine.enable_mixed_chunk
+        gained = 0 if alone else self._gained()
         chunks = self._plan(known, gained)
+        if alone and not chunks:
+            gained = self._gained()
+            chunks = self._plan(known, gained)
         for one in late:
             self.cache.give_back(one)
         self._planned = self.now
         if not chunks and not self._decoding:
-            return  # what waits needs the blocks that came back just now
+            if self.waiting:  # for the blocks that came back just now, or to be read
+                self.now = max(self.now, self.waiting[0].arrived)
+            return
         # Whoever waits may be admitted next: by blocks that came back, or by having come.
         came_back = late or self.preemptions > preempted
         soon = self.waiting and (came_back or self.waiting[0].arrived > known)
@@ -263,21 +270,22 @@ class Replica:
             self.cache.take(self._due(steps - 1, 1))
         else:
             steps = 1
-            self.now += self._seconds(chunks)
+            self.now += self._seconds(chunks, 0 if alone and chunks else self._decoding)
         self.steps += steps
         self._clock += steps * gained
         self._seen += steps * gained * self._decoding
         if self.log is not None:
-            self.log.append(self._record(start, chunks))
+            self.log.append(self._record(start, chunks, gained > 0))
         self._finish(chunks)
 
-    def _record(self, start: float, chunks: Chunks) -> LoggedStep:
+    def _record(self, start: float, chunks: Chunks, decoded: bool) -> LoggedStep:
         """The step that has just been taken, before anyone leaves."""
         decoding = [one for one in self._order if one.state == DECODING]
         cached = {one.number: one.cached for one in self._prompts}
         cached |= {one.number: one.cached + self._clock - one.joined for one in decoding}
         new = {one.number: chunk for one, chunk in chunks}
-        return LoggedStep(start, self.now, new, tuple(one.number for one in decoding), cached)
+        gained = tuple(one.number for one in decoding if decoded)
+        return LoggedStep(start, self.now, new, gained, cached)
 
     def _gained(self) -> int:
         """Tokens that a step gives each sequence that decodes: on average what guesses yield."""
@@ -288,16 +296,18 @@ class Replica:
         self._owed -= whole
         return whole
 
-    def _seconds(self, chunks: Chunks) -> float:
+    def _seconds(self, chunks: Chunks, decoding: int) -> float:
         guesses = self.engine.num_speculative_tokens
-        tried = self._decoding * (1 + guesses)
-        seen = self._seen + self._decoding
+        tried = decoding * (1 + guesses)
+        seen = self._seen + decoding if decoding else 0
         new, pairs, looked = tried, float(seen * (1 + guesses)), float(seen)
         for one, chunk in chunks:
             new, looked = new + chunk, looked + one.cached
             pairs += chunk * (one.cached - chunk) + chunk * (chunk + 1) / 2
         time = self.taken.seconds(new, tried + len(chunks), pairs, new, looked)
-        if self._draft is not None and (many := self._decoding):
+        if chunks:
+            time = max(time, self.taken.prompt)
+        if self._draft is not None and (many := decoding):
             time += guesses * self._draft.seconds(many, many, seen, many, seen)
         return time
 
@@ -329,7 +339,7 @@ class Replica:
         while self._due(gained) > self.cache.free:
             self._preempt()
         self.cache.take(self._due(gained))
-        tried = self._decoding * (1 + self.engine.num_speculative_tokens)
+        tried = self._decoding * (1 + self.engine.num_speculative_tokens) if gained else 0
         budget = max(self.engine.max_num_batched_tokens - tried, 0)
         chunks: Chunks = []
         for one in list(self._prompts):
@@ -418,6 +428,9 @@ class Replica:
 
     def _done(self, one: Sequence) -> None:
         one.state, one.last = DONE, self.now
+        if self.after:
+            self.after[0].arrived = self.now + self.taken.first
+            self.waiting.append(self.after.popleft())
         if self.engine.async_scheduling:
             self._later.append(one)
         else:

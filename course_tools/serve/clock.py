@@ -6,7 +6,7 @@ sequences; attention depends on how many tokens look at how many. So a step is t
 table and one product.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Unpack
 
@@ -23,10 +23,13 @@ from course_lib.workloads.precision import FormatOptions, of_model
 from course_lib.workloads.transformer import operators
 from course_tools.calibrate import calibration
 from course_tools.calibrate.kernels import kernels_of, overlapped
+from course_tools.calibrate.links import Range
 from course_tools.calibrate.timing import sums
 from course_tools.serve.settings import EngineSettings
 
 MOST = 2**20  # tokens of a step: its time is tabulated for each count, which takes ten seconds here
+# Likely times are computed for each count up to the first, and above at so many tokens' distance.
+FINE, COARSE = 512, 16
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -47,7 +50,16 @@ class StepTimeModel:
     # sequence, token: byte of attention that each new token moves, and each token in a cache
     sequence: float = 0.0
     token: float = 1.0
-    step: float = 0.0  # s that the engine adds to each step
+    # step, prompt, first: s that the host adds to each step, that one with a part of a prompt takes
+    # at least, and that a request takes before its first step
+    step: float = 0.0
+    prompt: float = 0.0
+    first: float = 0.0
+    # steps, waits: the ends of the range of all these times, as factors, and of how long a first
+    # token takes beside; `wait` is the factor that a first token has
+    steps: tuple[float, float] = (1.0, 1.0)
+    waits: tuple[float, float] = (1.0, 1.0)
+    wait: float = 1.0
     # calibrated, source: whether these are likely times, else lower bounds; whose constants
     calibrated: bool = True
     source: str
@@ -62,6 +74,14 @@ class StepTimeModel:
         return float(
             self.tokens[tokens] + self.heads[sequences] + self.launches + attention + self.step
         )
+
+    def ends(self) -> list["StepTimeModel"]:
+        """The same at the two ends of the range."""
+        times = ("tokens", "heads", "launches", "math", "memory", "step", "prompt", "first")
+        return [
+            replace(self, wait=wait, **{name: by * getattr(self, name) for name in times})
+            for by, wait in zip(self.steps, self.waits, strict=True)
+        ]
 
     def decoding(self, sequences: int, seen: float, steps: int) -> NDArray[np.float64]:
         """So many decode steps one after another, the first of which reads `seen` tokens, the new
@@ -106,7 +126,7 @@ def step_times(
     True
     """
     one, on = decoder(model), accelerator(chip)
-    fm = of_model(one, on, **formats)
+    fm, engine = of_model(one, on, **formats), engine.on(on)
     shared: dict[str, Any] = {
         "tp": engine.tensor_parallel_size,
         "ep": engine.ep,
@@ -118,17 +138,22 @@ def step_times(
             f"max_model_len that is not cut may give a step {MOST} tokens at most: its time is "
             f"tabulated for each (got {most})"
         )
-    counts = np.arange(1.0, most + 1)
+    found = calibration(on, fm.matmul) if calibrated else None
+    # Likely times of many tokens are straight lines between some counts: a bound is exact.
+    every = np.arange(most + 1.0)
+    counts = every[1:]
+    if found is not None:
+        counts = np.unique(np.r_[1 : min(FINE, most) + 1, FINE : most + 1 : COARSE, most]) * 1.0
     parts = dict(llm.decode(one, on, counts, 1, w=fm, **shared, link=link).parts)
     head = parts.pop("head")
+    launched = sum(float(np.max(each.kernels)) for each in (*parts.values(), head))
     del parts["attention"]
     # What one token more in the caches adds to attention, and what is left for the new one.
     work = operators(one, 1, 1, np.array([1.0, 2.0]), fm, **shared)["attention"]["attention"]
     alone, moved = bounded(work, on), np.asarray(work.bytes)
     flops, token = (float(np.diff(each)[0]) for each in (np.asarray(work.flops), moved))
     math_, memory = float(np.asarray(alone.t_math)[1] / np.asarray(work.flops)[1]), 1 / on.bandwidth
-    launches, order, extra, source = 0.0, inf, 0.0, "lower bounds from datasheets"
-    found = calibration(on, fm.matmul) if calibrated else None
+    launches, order, source, host = 0.0, inf, "lower bounds from datasheets", dict[str, Any]()
     if found is not None:
         # The chip's constants, with how much more of the bandwidth this engine's kernels reach.
         reached = min(found.constants.bandwidth * engine.bandwidth, 1.0)
@@ -136,18 +161,27 @@ def step_times(
         found = msgspec.structs.replace(found, constants=c)
         math_, memory, order = math_ / c.compute, memory / c.bandwidth, c.overlap
         launches = float(work.kernels) * (c.overhead + found.engine.gap)
-        extra, source = engine.step, f"{engine.source}; {found.source}"
+        source = f"{engine.source}; {found.source}"
+        doubt = 0.0 if on.key in engine.measured else found.log_sigma
+        host = {
+            "step": engine.step,
+            "prompt": engine.launch * launched,
+            "first": engine.first,
+            "steps": Range(*engine.steps).factors(doubt),
+            "waits": engine.waits,
+        }
 
     def tabled(**of: Any) -> NDArray[np.float64]:
         """What kernels take, replayed as a whole where constants are given; of nothing, nothing."""
         all_, time = summed(of), 0.0
         if found is not None:
             time = sums(kernels_of(all_), on, found, found.engine.gap, True)[0]
-        return np.concatenate([[0.0], np.maximum(time, all_.lower)])
+        likely = np.concatenate([[0.0], np.maximum(time, all_.lower)])
+        return np.asarray(np.interp(every, [0.0, *counts], likely))
 
     return StepTimeModel(
         tokens=tabled(**parts),
-        heads=tabled(head=head),
+        heads=tabled(head=head) + (engine.sequence * every if calibrated else 0.0),
         launches=launches,
         math=math_,
         memory=memory,
@@ -155,9 +189,9 @@ def step_times(
         flops=flops,
         sequence=float(moved[0]) - token,
         token=token,
-        step=extra,
         calibrated=found is not None,
         source=source,
+        **host,
     )
 
 

@@ -1,18 +1,24 @@
-"""A published log of an engine, to a third of which its one constant is fitted, and how far the
-simulation is off on the rest.
+"""What engines' constants are fitted to, and how far the simulation is off on the rest: a published
+log, of which a third is fitted, and services measured under so many users at once, of which one
+chip after another is left out.
 """
 
 import json
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from course_lib.specs import Transformer
+from course_lib.specs.catalog import decoder
 from course_tools.files import DATA
-from course_tools.serve.fleet import simulate
-from course_tools.serve.requests import SHARES, Requests, Served, read_requests
-from course_tools.serve.settings import engine
+from course_tools.measured.published import table
+from course_tools.serve.fleet import Service, service, simulate
+from course_tools.serve.requests import SHARES, Requests, Served, closed_workload, read_requests
+from course_tools.serve.settings import EngineSettings, engine, engines
 
 # 300 requests to vLLM 0.19 on an RTX 4090, with its settings beside it.
 LOG = DATA / "measured" / "serving" / "vllm-rtx-4090-llama-3.1-8b.jsonl"
@@ -70,3 +76,167 @@ def errors(*, calibrated: bool = True) -> Mapping[str, float]:
         ratios = likely / np.percentile(times, SHARES) - 1
         found |= {f"{name} p{share}": float(off) for share, off in zip(SHARES, ratios, strict=True)}
     return found
+
+
+# Llama-3.1 has the sizes of Llama 3, and a longer context; R1 those of V3. Qwen3-32B is a Llama
+# whose queries and keys are normed: its config.json.
+_CONTEXT = 131072
+_QWEN = {
+    "layers": 64,
+    "width": 5120,
+    "heads": 64,
+    "ffn": 25600,
+    "vocab": 151936,
+    "qk_norm": "head",
+    "key": "qwen3-32b",
+}
+_FORMATS = {"fp8": ("fp8", "fp8"), "fp8_block": ("fp8", "fp8"), "nvfp4": ("nvfp4", "fp4")}
+# Whose first tokens come all together, again and again: lengths that were all the same. Others
+# draw them from four fifths of the length upward, as InferenceMAX does.
+_SAME = {("sglang", "0.5.1.post1"), ("sglang", "0.5.8.post1")}
+_DRAWN, _ROUNDS = 0.8, 10
+MANY = 60  # services of an engine that are drawn to be tested
+
+
+class FamilyErrors(NamedTuple):
+    """What was measured, expected, and between what ends, by chip: one row of the error table."""
+
+    family: str
+    held: str
+    chips: tuple[str, ...]
+    measured: NDArray[np.float64]
+    expected: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+class MeasuredService(NamedTuple):
+    """A service under so many users at once: its layout, lengths, and mean s to the first token and
+    for each later one.
+    """
+
+    engine: str
+    version: str
+    model: str
+    chip: str
+    dtype: str
+    users: int
+    prompt: int
+    output: int
+    tp: int
+    dp: int
+    ep: int
+    first: float
+    token: float
+
+    def serve(self, **settings: Any) -> Service:
+        """The service as an engine with such constants is expected to be."""
+        w, compute = _FORMATS.get(self.dtype, ("bf16", "bf16"))
+        # NVIDIA's checkpoints in 8 bits and less declare a cache in fp8.
+        kv = "fp8" if self.engine == "trtllm" and self.dtype else None
+        layout = {
+            "tensor_parallel_size": self.tp,
+            "data_parallel_size": self.dp,
+            "enable_expert_parallel": self.ep > 1,
+        }
+        how = engine(self.engine, **layout, **settings)
+        link = "nvlink" if max(self.tp, self.ep) > 1 else None
+        of = _transformer(self.model)
+        return service(of, self.chip, engine_of=how, link=link, w=w, compute=compute, kv=kv)
+
+    @property
+    def requests(self) -> Requests:
+        """What its users ask."""
+        least = 1.0 if (self.engine, self.version) in _SAME else _DRAWN
+        return closed_workload(self.users, self.prompt, self.output, rounds=_ROUNDS, least=least)
+
+
+@cache
+def _transformer(name: str) -> Transformer:
+    if name.startswith("Qwen3-32B"):
+        return msgspec.structs.replace(decoder("llama-3-8b").extended(_CONTEXT), **_QWEN)
+    if name.startswith("DeepSeek"):
+        return decoder("deepseek-v3")
+    return decoder("llama-3-70b" if "70B" in name else "llama-3-8b").extended(_CONTEXT)
+
+
+@cache
+def services() -> tuple[MeasuredService, ...]:
+    """The published services of one pool, each once."""
+    return tuple(dict.fromkeys(map(_service, table("services_aiconfigurator"))))
+
+
+def _service(row: Mapping[str, str]) -> MeasuredService:
+    sizes = ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
+    tp, dp, by, ep = (int(row[name] or 1) or 1 for name in sizes)
+    if tp * dp > 8 and by == ep:  # multiplied twice
+        tp, dp = (ep, 1) if tp > 1 else (1, ep)
+    name = row["model_path"].rpartition("/")[2].replace("V3", "R1")
+    return MeasuredService(
+        engine=row["backend"],
+        version=row["backend_version"],
+        model=name,
+        chip=row["system"].replace("_", "-"),
+        dtype=row["gemm_quant_mode"],
+        users=int(row["concurrency"] or int(row["batch_size"]) * dp),
+        prompt=int(row["isl"]),
+        output=int(row["osl"]),
+        tp=tp,
+        dp=dp,
+        ep=ep if name.startswith("DeepSeek") else 1,
+        first=float(row["ttft_ms"]) / 1e3,
+        token=float(row["tpot_ms"]) / 1e3,
+    )
+
+
+def drawn(some: Iterable[MeasuredService], many: int) -> list[MeasuredService]:
+    """So many of them, by a fixed draw."""
+    every = list(some)
+    return [every[i] for i in np.random.default_rng(0).permutation(len(every))[:many]]
+
+
+def means(done: Served) -> tuple[float, float]:
+    """Mean s to the first token, and for each later one."""
+    return float(done.ttft.mean()), float(done.tpot.mean())
+
+
+def without(one: EngineSettings, chip: str) -> dict[str, float]:
+    """The constants of an engine that were fitted without a chip."""
+    return dict(one.without.get(chip, {}))
+
+
+def error_rows() -> list[FamilyErrors]:
+    """First tokens and times per token of services, with constants fitted without their chip; and
+    percentiles of the log's last two thirds.
+    """
+    found: list[tuple[str, float, float, NDArray[np.float64]]] = []
+    for name in engines():
+        for one in drawn((each for each in services() if each.engine == name), MANY):
+            made = one.serve(**without(engine(name), one.chip))
+            asked = one.requests
+            ends = np.array([means(made.run(asked)), *map(means, made.ends(asked))])
+            found.append((one.chip, one.first, one.token, ends))
+    chips = tuple(chip for chip, *_ in found)
+    ends = np.array([each for *_, each in found])
+    held = "each chip with constants of the others"
+    rows = []
+    for i, what in enumerate(("first token", "time per token")):
+        measured = np.array([each[1 + i] for each in found])
+        times = ends[:, :, i].T
+        rows.append(FamilyErrors(f"services, {what}", held, chips, measured, *times))
+    log = read_log()
+    rest, made = slice(len(log.requests) // 3, None), _of_log()
+    likely = [made.run(log.requests), *made.ends(log.requests)]
+    seen = log.latencies(rest)
+    measured = np.concatenate([np.percentile(seen[name], SHARES) for name in seen])
+    three = [
+        np.concatenate([np.percentile(getattr(done, name)[rest], SHARES) for name in seen])
+        for done in likely
+    ]
+    key = (CHIP,) * len(measured)
+    name = "services, percentiles of a log"
+    return [*rows, FamilyErrors(name, "last two thirds", key, measured, *three)]
+
+
+def _of_log() -> Service:
+    return service(MODEL, CHIP, engine_of=engine(LOG.with_suffix(".json")))

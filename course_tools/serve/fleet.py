@@ -6,7 +6,7 @@ import itertools
 import pickle
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Many
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import ceil, inf, log, sqrt
 from typing import Any, Unpack
@@ -63,6 +63,18 @@ class Service:
             return _run_once(pickle.dumps((self, requests)))
         return self._simulate(requests, log, say or (lambda _: None))
 
+    def ends(self, requests: Requests) -> tuple[Served, Served]:
+        """The same requests at both ends of the range of times: four in five measurements of a
+        percentile are expected between those of the two.
+        """
+        low, high = (
+            replace(self, steps=steps, draft=draft).run(requests)
+            for steps, draft in zip(
+                self.steps.ends(), self.draft.ends() if self.draft else (None, None), strict=True
+            )
+        )
+        return low, high
+
     def _simulate(
         self, requests: Requests, log: list[LoggedStep] | None, say: Callable[[int], None]
     ) -> Served:
@@ -74,17 +86,17 @@ class Service:
             [Replica(self.steps, self.engine, self.blocks, self.draft) for _ in range(many)]
             for many in (self.prefill_replicas, self.replicas)
         )
-        line = _line(requests)
+        line = _line(requests, self.steps.first)
         if pool:
-            first = _line(requests)
+            first = _line(requests, self.steps.first)
             for one in first:
                 one.output = 1
             _serve(first, pool, self.router, say)
             token = float(cache_bytes(self.model, self.formats)) / self.transfer
             line = _carry_caches(line, first, token)
         fleet[0].log = log
-        placed = _serve(line, fleet, self.router, say)
-        return _outcome(requests, line, placed, [*fleet, *pool], self.steps)
+        placed = _serve(line, fleet, self.router, say, requests.users)
+        return _outcome(requests, line, placed, [*fleet, *pool], self.steps, self.engine)
 
 
 @lru_cache(maxsize=64)
@@ -137,7 +149,8 @@ def service(
     >>> service("llama-3-70b", "h100-sxm", w="fp8").blocks > 100
     True
     """
-    one, on, how = decoder(model), accelerator(chip), spread(engine(engine_of), ep)
+    one, on = decoder(model), accelerator(chip)
+    how = spread(engine(engine_of).on(on), ep)
     fm = formats_of(one, on, how, **formats)
     apart = count("prefill_replicas", prefill_replicas, 0)
     if apart and transfer is None:
@@ -199,11 +212,13 @@ def on_one_replica(
     >>> round(done.percentiles("ttft")["p50"], 3)
     0.012
     """
-    how = engine(engine_of)
+    how = engine(engine_of).on()
     longest = int(np.max(requests.prompt + requests.output))
     blocks = how.num_gpu_blocks or (how.max_num_seqs + 1) * (longest // how.block_size + 1)
-    line, one = _line(requests), Replica(steps, how, blocks)
-    return _outcome(requests, line, _serve(line, [one], "round-robin"), [one], steps)
+    line, one = _line(requests, steps.first), Replica(steps, how, blocks)
+    return _outcome(
+        requests, line, _serve(line, [one], "round-robin", users=requests.users), [one], steps, how
+    )
 
 
 def cache_blocks(
@@ -220,7 +235,8 @@ def cache_blocks(
     >>> cache_blocks("llama-3-8b", "rtx-4090") > 2588
     True
     """
-    one, on, how = decoder(model), accelerator(chip), engine(engine_of)
+    one, on = decoder(model), accelerator(chip)
+    how = engine(engine_of).on(on)
     found = free_blocks(one, on, how, formats_of(one, on, how, **formats))
     if found < 1:
         raise CourseError(
@@ -284,9 +300,10 @@ def _check_lengths(model: Transformer, how: EngineSettings, requests: Requests) 
         )
 
 
-def _line(requests: Requests) -> list[Sequence]:
-    names = ("arrived", "prompt", "output", "group", "shared")
-    columns = (getattr(requests, name).tolist() for name in names)
+def _line(requests: Requests, late: float) -> list[Sequence]:
+    """Requests as they come to an engine, so much after they were sent."""
+    names = ("prompt", "output", "group", "shared")
+    columns = ((requests.arrived + late).tolist(), *(getattr(requests, x).tolist() for x in names))
     return [Sequence(number, *row) for number, row in enumerate(zip(*columns, strict=True))]
 
 
@@ -304,10 +321,16 @@ def _serve(
     pool: list[Replica],
     router: str,
     say: Callable[[int], None] = lambda _: None,
+    users: int = 0,
 ) -> dict[int, int]:
-    """Run all requests that are not done, as they come; which replica took each."""
+    """Run all requests that are not done, as they come; which replica took each. Of so many users
+    each stays with its replica.
+    """
     choose, placed = _router(router, pool), dict[int, int]()
-    for one in line:
+    for one in line[users:] if users else ():
+        placed[one.number] = chosen = one.number % users % len(pool)
+        pool[chosen].after.append(one)
+    for one in line[:users] if users else line:
         if one.state == DONE:
             continue
         for each in pool:
@@ -346,11 +369,22 @@ def _outcome(
     placed: dict[int, int],
     fleet: list[Replica],
     steps: StepTimeModel,
+    how: EngineSettings,
 ) -> Served:
     ordered = sorted(line, key=lambda one: one.number)
     names = ("scheduled", "first", "last", "preempted")
+    found = {name: np.array([getattr(one, name) for one in ordered]) for name in names}
+    arrived = requests.arrived
+    if requests.users:
+        arrived = np.array([one.arrived for one in ordered]) - steps.first
+    # A first token is passed on with those after it; at the ends of a range all come so much sooner
+    # or later.
+    each = (found["last"] - found["first"]) / np.maximum(requests.output - 1, 1)
+    found["first"] += each * (np.minimum(how.stream_interval, requests.output) - 1)
+    late = (steps.wait - 1) * (found["first"] - arrived)
+    found["first"], found["last"] = found["first"] + late, found["last"] + late
     return Served(
-        arrived=requests.arrived,
+        arrived=arrived,
         prompt=requests.prompt,
         output=requests.output,
         replica=np.array([placed.get(one.number, -1) for one in ordered]),
@@ -358,7 +392,7 @@ def _outcome(
         cache_used=max(1 - each.cache.fewest / each.cache.blocks for each in fleet),
         calibrated=steps.calibrated,
         source=steps.source,
-        **{name: np.array([getattr(one, name) for one in ordered]) for name in names},
+        **found,
     )
 
 

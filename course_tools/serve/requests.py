@@ -4,7 +4,7 @@ tokens, and what of it a user feels.
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -52,6 +52,9 @@ class Requests:
     # Which beginning of a prompt a request shares with others; -1 where none.
     group: NDArray[np.int64]
     shared: NDArray[np.int64]  # tokens of that beginning
+    # How many users there are, of whom each asks again as soon as it has its answer; 0 where
+    # requests come at their times, whatever becomes of those before them.
+    users: int = 0
 
     def __len__(self) -> int:
         return int(self.arrived.size)
@@ -64,7 +67,8 @@ class Requests:
 
     def take(self, chosen: Any) -> "Requests":
         """Some of them, at the times at which they come."""
-        return Requests(*(getattr(self, one.name)[chosen] for one in fields(self)))
+        names = [one.name for one in fields(self) if one.name != "users"]
+        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
 
 
 def synthetic_workload(
@@ -114,8 +118,40 @@ def synthetic_workload(
         raise CourseError(f"shared must be given for groups {kinds}: tokens that a group shares")
     group = dice.integers(kinds, size=many) if kinds else np.full(many, -1)
     begun = np.where(group >= 0, start, 0)
-    columns = (lengths[0] + begun, lengths[1], group, begun)
-    return Requests(arrived - arrived[0], *(column.astype(np.int64) for column in columns))
+    tokens, made, of, same = (
+        column.astype(np.int64) for column in (lengths[0] + begun, lengths[1], group, begun)
+    )
+    return Requests(arrived - arrived[0], tokens, made, of, same)
+
+
+def closed_workload(
+    users: int, prompt: int, output: int, *, rounds: int = 5, least: float = 1.0, seed: int = 0
+) -> Requests:
+    """Requests as benchmarks of engines send them, a *concurrency* of so many users: all begin at
+    once, and each asks again as soon as it has its answer.
+
+    Parameters
+    ----------
+    users : who ask, as many times each as there are `rounds`.
+    prompt, output : the most tokens.
+    least : the least, as a share of them: lengths are drawn evenly between.
+
+    Examples
+    --------
+    >>> len(closed_workload(8, 1024, 128))
+    40
+    """
+    at_once, many = count("users", users), count("rounds", rounds)
+    all_ = _few("users times rounds", at_once * many)
+    dice, share = np.random.default_rng(count("seed", seed, 0)), single("least", least)
+    if not 0 < share <= 1:
+        raise CourseError(f"least must be above 0 and at most 1 (got {shown(least)})")
+    tokens, made = (
+        dice.integers(max(int(share * most), 1), most + 1, all_)
+        for most in (count("prompt", prompt), count("output", output))
+    )
+    none = np.zeros(all_, dtype=np.int64)
+    return Requests(np.zeros(all_), tokens, made, none - 1, none, at_once)
 
 
 def _few(name: str, requests: int) -> int:
@@ -211,7 +247,8 @@ def read_requests(path: Path | str) -> Requests:
         (row.input_toks, row.output_toks, groups.get(row.prefix_id, -1), row.prefix_toks)
         for row in rows
     ]
-    return Requests(arrived - arrived[0], *np.array(counts, dtype=np.int64).T)
+    tokens, made, of, same = np.array(counts, dtype=np.int64).T
+    return Requests(arrived - arrived[0], tokens, made, of, same)
 
 
 def _row(line: str, columns: list[str]) -> _Line | None:

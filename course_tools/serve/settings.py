@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from course_lib.core.checks import CourseError, count, known, nonnegative, positive, shown, text
-from course_lib.specs import load_toml
+from course_lib.specs import Accelerator, load_toml
 from course_tools.files import DATA
 from course_tools.serve.queues import speculated
 
@@ -16,7 +16,7 @@ FOLDER = DATA / "engines"
 # Where a log's own record of its settings keeps them; earlier ones win.
 _SECTIONS = ("engine_kwargs", "kv_cache", "scheduler_config", "cache_config", "model_config")
 _FORMATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
-_MAY_BE_NONE = ("step", "num_speculative_tokens", "acceptance")
+_MAY_BE_NONE = ("step", "sequence", "launch", "first", "num_speculative_tokens", "acceptance")
 _MOST = {"gpu_memory_utilization": 1, "acceptance": 1, "block_size": 2**20}
 
 
@@ -24,9 +24,14 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A serving engine: its settings, under the names that vLLM gives them, and its constants."""
 
     name: str = "vllm"  # by which it is known
-    # max_num_seqs, max_num_batched_tokens: the most sequences, and tokens, of a step
-    max_num_seqs: int = 256
-    max_num_batched_tokens: int = 2048
+    # max_num_seqs, max_num_batched_tokens: the most sequences, and tokens, of a step; where nobody
+    # says, 0, it is what the engine gives a card: `on` fills them in
+    max_num_seqs: int = 0
+    max_num_batched_tokens: int = 0
+    # cards, as_smallest: these two on cards of so many GiB or more, the largest cards last; and how
+    # the keys of chips begin that get what the smallest get
+    cards: tuple[tuple[float, int, int], ...] = ((0, 256, 2048),)
+    as_smallest: tuple[str, ...] = ()
     # The most tokens of a sequence; the model's own limit where `None`.
     max_model_len: int | None = None
     block_size: int = 16  # tokens of a block of the cache
@@ -35,6 +40,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     gpu_memory_utilization: float = 0.9  # the share of the memory that the engine may take
     enable_prefix_caching: bool = True  # whether blocks that were computed before are used again
     enable_chunked_prefill: bool = True  # whether a prompt may be cut to fill a step
+    # Whether sequences that decode share a step with prompts, or wait for them: SGLang's name.
+    enable_mixed_chunk: bool = True
     # Whether a step is planned while the one before it runs, so that what arrives meanwhile waits
     # for one more.
     async_scheduling: bool = True
@@ -48,8 +55,23 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Factor on the fraction of the memory bandwidth that a chip's kernels reach in a step, as
     # `calibrate` has it of older engines.
     bandwidth: float = 1.0
-    step: float = 0.0  # s that each step takes beside its kernels
-    source: str = ""  # what the two were fitted to
+    # step, sequence: s that the host adds to each step, and for each sequence of it
+    step: float = 0.0
+    sequence: float = 0.0
+    # S that the host takes for each kernel of a step with a part of a prompt, which is not replayed
+    # as a whole: no such step is shorter than all of them.
+    launch: float = 0.0
+    first: float = 0.0  # s that a request takes before its first step: to be read, and be passed on
+    stream_interval: int = 1  # tokens that are passed on at once, the first ones too
+    # steps, waits: what one measurement in ten falls below, and what one in ten exceeds, as factors
+    # on expected times per token, and once more on times to first tokens; on chips of `measured`,
+    # on which this engine was: elsewhere the chip's own doubt comes to them
+    steps: tuple[float, float] = (1.0, 1.0)
+    waits: tuple[float, float] = (1.0, 1.0)
+    measured: tuple[str, ...] = ()
+    # By a chip, the constants that were fitted without what was measured on it.
+    without: dict[str, dict[str, int | float]] = {}
+    source: str = ""  # what these were fitted to
     # data_parallel_size, enable_expert_parallel: groups of such chips with sequences of their own,
     # and whether the experts of a model are spread over the chips of all, so that these work as
     # one: as many sequences and tokens as above for each. Else they are replicas
@@ -62,6 +84,18 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     # guesses that the model agrees with
     num_speculative_tokens: int = 0
     acceptance: float = 0.0
+
+    def on(self, chip: Accelerator | None = None) -> "EngineSettings":
+        """The places and tokens of a step filled in, as the engine has them on a chip; of none, as
+        on the smallest.
+        """
+        size = 0.0
+        if chip is not None and not chip.key.startswith(self.as_smallest):
+            size = (self.memory or chip.memory or 0.0) / 2**30
+        seqs, tokens = [one[1:] for one in self.cards if one[0] <= size][-1]
+        tokens = self.max_num_batched_tokens or max(tokens, self.max_num_seqs)
+        seqs = self.max_num_seqs or min(seqs, tokens)
+        return _with(self, {"max_num_seqs": seqs, "max_num_batched_tokens": tokens})
 
     @property
     def ep(self) -> int:
@@ -186,12 +220,13 @@ def _with(
         one = msgspec.convert({**msgspec.structs.asdict(found), **settings}, EngineSettings)
     except msgspec.ValidationError as error:
         raise CourseError(f"{where}: {error}") from None
-    for name, value in msgspec.structs.asdict(one).items():
+    for name in settings:
+        value = getattr(one, name)
         if isinstance(value, int | float) and not isinstance(value, bool):
             (nonnegative if name in _MAY_BE_NONE else positive)(f"{where} {name}", value)
             if value > _MOST.get(name, value):
                 raise CourseError(f"{where} {name} must be at most {_MOST[name]} (got {value})")
-    if one.max_num_batched_tokens < one.max_num_seqs:
+    if 0 < one.max_num_batched_tokens < one.max_num_seqs:
         raise CourseError(
             f"{where} max_num_batched_tokens must be at least max_num_seqs {one.max_num_seqs} "
             f"(got {one.max_num_batched_tokens})"

@@ -124,4 +124,4 @@ def test_a_plan_is_monotone(name):
 def test_a_plan_by_averages_is_that_of_the_chapter_and_a_narrow_margin_saves():
     whole, chosen = (dict(explore.capacity(price=3.0, share=share).shown()) for share in (100, 90))
     assert (whole["GPUs"], chosen["GPUs"]) == ("5", "6")
-    assert serve.engine(engines.ENGINE).max_num_seqs == averages.PLACES
+    assert serve.engine(engines.ENGINE).on().max_num_seqs == averages.PLACES

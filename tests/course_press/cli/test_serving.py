@@ -78,8 +78,8 @@ def test_experts_are_spread_and_planned():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("llama-3-8b", "h100-sxm"), "by --arrivals FILE or by --rate"),
-        ((*REPLAYED, "--rate", "1"), "by --arrivals FILE or by --rate"),
+        (("llama-3-8b", "h100-sxm"), "by --arrivals FILE, --rate or --users"),
+        ((*REPLAYED, "--rate", "1"), "by --arrivals FILE, --rate or --users"),
         ((*REPLAYED, "--plan"), "--plan needs --rate"),
         (("llama-3-8b", "h100-sxm", *FEW, "--plan"), "--plan needs --slo"),
         (("llama-3-8b", "h100-sxm", *FEW, "--slo", "fast"), "--slo"),

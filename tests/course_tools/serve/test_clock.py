@@ -69,7 +69,7 @@ def test_many_decode_steps_are_as_long_as_one_after_another():
 
 
 def test_a_likely_step_is_the_calibrated_one_with_the_engines_bandwidth():
-    older = serve.engine("vllm", bandwidth=1.0)
+    older = serve.engine("vllm", bandwidth=1.0, sequence=0.0)
     steps = serve.step_times("llama-3-8b", "a100-sxm-80", older)
     took = steps.seconds(16, 16, 16 * 1000.0, 16, 16 * 1000.0)
     likely = calibrate.predict(llm.decode("llama-3-8b", "a100-sxm-80", 16, 1000), "a100-sxm-80")
