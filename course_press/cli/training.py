@@ -44,6 +44,23 @@ def train_command(
     usd: Annotated[
         float | None, typer.Option(help="USD for an hour of a chip; the recorded price.")
     ] = None,
+    dtype: Annotated[
+        str, typer.Option(help="Format of the layers' products, as fp8; all else stays in bf16.")
+    ] = "bf16",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="What is trained: full, lora,r=16 or qlora,r=16; also on=qv or all, and the "
+            "frozen weights' format, w=nf4-double."
+        ),
+    ] = "full",
+    framework: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose constants: typical; litgpt, taken for frozen weights; or nanotron, with "
+            "what the cluster added on which it was measured."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="In SI units, as JSON.")] = False,
 ) -> None:
     """Predict a training step, or rank layouts; with --tokens, days and dollars.
@@ -53,24 +70,27 @@ def train_command(
     one, on = _described(model), train.cluster(chips)
     if usd is not None and tokens is None:
         raise CourseError("--usd needs --tokens: a price has no use without a run")
+    how: dict[str, Any] = {"framework": framework, "dtype": dtype, "method": method}
     if layout is not None:
         if batch is not None:
             raise CourseError("--batch is for ranking: with --layout it is dp * mbs * acc")
-        step = train.step(one, on, layout, sequence)
-        found = _record(step, _whole(one, step, tokens, usd))
+        step = train.step(one, on, layout, sequence, **how)
+        found = _record(one, step, _whole(one, step, tokens, usd, framework))
         if as_json:
             tell_json(found)
         else:
             _show(step, found)
         return
     many = max(_STEP_TOKENS // sequence, 1) if batch is None else batch
-    ranked = train.layouts(one, on, many, sequence, most=_LISTED)
+    ranked = train.layouts(one, on, many, sequence, most=_LISTED, **how)
     if not ranked:
         raise CourseError(
             f"no layout of {on.count} chips fits a batch of {many} sequences: take more chips, or "
             f"a batch that they divide"
         )
-    found_of = [_record(each.step, _whole(one, each.step, tokens, usd)) for each in ranked]
+    found_of = [
+        _record(one, each.step, _whole(one, each.step, tokens, usd, framework)) for each in ranked
+    ]
     if as_json:
         records = [
             {"layout": str(each.layout), **record, "behind": each.behind, "why": each.why}
@@ -78,7 +98,7 @@ def train_command(
         ]
         tell_json(records)
         return
-    keys = ["train-layout", "train-step-time"]
+    keys = ["train-layout", "bound", "train-step-time", "layouts-row-like"]
     keys += [f"layouts-row-{name}" for name in ("rate", "mfu", "needed")]
     table = columns(*map(t, keys), told("behind"), t("layouts-row-lost"))
     table.columns[0].min_width = 20  # of a terminal's 80: half of a layout
@@ -86,7 +106,9 @@ def train_command(
         step = each.step
         table.add_row(
             str(each.layout),
+            n(step.bound_s, "s"),
             n(step.expected_s, "s"),
+            *(n(seconds, "s") for seconds in step.measured_s.values()),
             n(step.tokens_per_s_per_chip),
             n(step.mfu, "%"),
             n(step.memory.total, "B"),
@@ -107,25 +129,39 @@ def _described(given: str) -> Transformer:
 
 
 def _whole(
-    model: Transformer, step: train.TrainingStep, tokens: float | None, usd: float | None
+    model: Transformer,
+    step: train.TrainingStep,
+    tokens: float | None,
+    usd: float | None,
+    framework: str | None,
 ) -> train.TrainingRun | None:
     if tokens is None:
         return None
-    return train.run(model, step.chips, step.layout, step.sequence, tokens, usd_per_hour=usd)
+    how: dict[str, Any] = {"dtype": step.dtype, "method": step.method, "framework": framework}
+    return train.run(model, step.chips, step.layout, step.sequence, tokens, usd_per_hour=usd, **how)
 
 
-def _record(step: train.TrainingStep, whole: train.TrainingRun | None) -> dict[str, Any]:
+def _record(
+    model: Transformer, step: train.TrainingStep, whole: train.TrainingRun | None
+) -> dict[str, Any]:
+    said = step.chips.chip, step.tokens_per_s_per_chip, step.sequence
+    again: Any = step.layout.recompute
     found: dict[str, Any] = {
         "memory_bytes": step.memory.total,
         "fits": step.fits,
+        "risk": step.risk,
+        "warning": step.warning,
+        "trainable": step.method.trainable(model),
         "step_s": {
             "lower": step.bound_s,
             "expected": step.expected_s,
             "low": step.low_s,
             "high": step.high_s,
         },
+        "measured_s": dict(step.measured_s),
         "tokens_per_s_per_chip": step.tokens_per_s_per_chip,
         "mfu": step.mfu,
+        "conventions": train.conventions(model, *said, recompute=again, dtype=step.dtype),
         "parts": dict(step.parts),
     }
     if whole is not None:
@@ -138,10 +174,21 @@ def _show(step: train.TrainingStep, found: dict[str, Any]) -> None:
     times |= {"bound": step.bound_s}
     said = {name: n(time, "s") for name, time in times.items()}
     tell(told("layout", layout=step.layout, tokens=n(step.tokens), **said))
+    for name, seconds in step.measured_s.items():
+        tell(told("like", framework=name, time=n(seconds, "s")))
     tell(told("rate", rate=n(step.tokens_per_s_per_chip), mfu=n(step.mfu, "%")))
     memory = n(step.memory.total, "B")
     why = retold(step.why_not)
     tell(told("fits", memory=memory) if step.fits else told("fails", memory=memory, why=why))
+    if step.warning:
+        tell(told("warning", why=retold(step.warning)))
+    if step.method.frozen:
+        tell(told("trainable", many=n(found["trainable"], "count"), method=step.method))
+    else:
+        table = columns("MFU", "")
+        for name, share in found["conventions"].items():
+            table.add_row(t(f"train-by-{name}"), n(share, "%"))
+        out_console.print(table)
     table = columns(told("of-step"), "")
     for name, seconds in sorted(step.parts.items(), key=lambda item: -item[1]):
         if seconds > 0:

@@ -418,7 +418,7 @@ def step(
     return _steps_of(one, on, [how], tokens, constants_for(framework, by), dtype, by)[0]
 
 
-TIED = "some published runs that summed a tied embedding over two stages without ZeRO crashed"
+TIED = "published runs that summed a tied embedding over two stages without ZeRO crashed"
 _REASONS = {
     "memory": "the fullest chip has too little memory",
     "stages": "the pipeline has more stages than the model has blocks for",
@@ -512,7 +512,8 @@ class RankedLayout:
     # layout, step: which, and what it takes
     layout: Layout
     step: TrainingStep
-    behind: float  # how much longer it takes than the first, a fraction
+    # How much longer it takes than the first, a fraction: in the mean, with the runs that fail.
+    behind: float
     # Of a layout that loses, the part that costs it most against the first; empty for that.
     why: str
 
@@ -573,14 +574,18 @@ def layouts(
         done = _steps_of(one, on, some, tokens, how, dtype, by) if some else []
         found += [step for step in done if step.fits]
         every = [step.layout for step in done if not step.fits]
-    found.sort(key=lambda one: rank(one.expected_s, one.layout.pp, one.risk, how))
+
+    def place(one: TrainingStep) -> float:
+        return float(rank(one.expected_s, one.layout.pp, one.risk, how))
+
+    found.sort(key=place)
 
     ranked = []
     for step in found[:listed]:
         best = found[0]
         lost = {name: seconds - best.parts[name] for name, seconds in step.parts.items()}
         why = "" if step is best else max(lost, key=lambda name: lost[name])
-        ranked.append(RankedLayout(step.layout, step, step.expected_s / best.expected_s - 1, why))
+        ranked.append(RankedLayout(step.layout, step, place(step) / place(best) - 1, why))
     return ranked
 
 
