@@ -24,7 +24,6 @@ from course_tools.train.evidence import (
     check,
     other_runs,
     playbook_best,
-    predict_others,
     predict_runs,
     published_runs,
     shapes,
@@ -133,6 +132,11 @@ def fit_shared(sources: Sequence[str]) -> TrainingConstants:
         return np.asarray(weight * np.log(ratios))
 
     return refined(START, SHARED, off, NEAR)
+
+
+def shared_of(how: TrainingConstants) -> TrainingConstants:
+    """Where the fit of one framework began: what all share, else the start."""
+    return msgspec.structs.replace(START, **{name: getattr(how, name) for name in SHARED})
 
 
 def fit(models: Sequence[str], shared: TrainingConstants) -> TrainingConstants:
@@ -284,17 +288,11 @@ def _piped(how: TrainingConstants) -> float:
 
 
 def _described(how: TrainingConstants) -> TrainingConstants:
-    """With what was fitted, and room for as much as worked."""
+    """With what was fitted."""
     others = other_runs()
     best = [playbook_best(name) for name in shapes()]
     tokens = np.concatenate([one.sequence for one in others])
     chips = [one.on.count for one in others]
-    full = [
-        predict_others(one, how).memory["total"] / (one.on.chip.memory or np.inf)
-        for one in others
-        if one.framework == SOURCES[0]
-    ]
-    share = float(np.quantile(np.concatenate(full), ALARMS))
     return msgspec.structs.replace(
         how,
         source="runs of LLM Foundry on A100s, of MaxText on TPUs, and nanotron's best on H100s",
@@ -304,7 +302,6 @@ def _described(how: TrainingConstants) -> TrainingConstants:
             "chips": (float(min(chips)), float(max(chips))),
             "sequence": (float(tokens.min()), float(tokens.max())),
         },
-        usable=max(how.usable, share),
     )
 
 
