@@ -155,7 +155,7 @@ def conventions(
     --------
     >>> said = conventions("llama-3-8b", "h100-sxm", 6000, 8192, recompute="full")
     >>> {name: round(share, 3) for name, share in said.items()}
-    {'6nd': 0.292, 'causal': 0.331, 'square': 0.371, 'hfu': 0.494}
+    {'6nd': 0.292, 'causal': 0.331, 'square': 0.37, 'hfu': 0.494}
     """
     one, given = transformer(model), (chip, tokens_per_second, sequence)
     rule = np.asarray(6.0 * one.active_parameters)

@@ -273,7 +273,7 @@ def tuned_runs() -> tuple[TunedRun, ...]:
 
     Examples
     --------
-    >>> sum(np.isnan(run.memory) for run in tuned_runs())
+    >>> int(sum(np.isnan(run.memory) for run in tuned_runs()))
     5
     """
     of, found = _tuned_shapes(), []
