@@ -148,12 +148,12 @@ PHYSICS = tuple(f"course_lib/{room}" for room in ("core", "specs", "ops", "netwo
 BUDGETS = {
     "physics": (PHYSICS, 6_950),
     "course_lib": (("course_lib",), 8_750),
-    "course_tools": (("course_tools",), 14_400),
+    "course_tools": (("course_tools",), 14_950),
     "course_book": (("course_book",), 12_800),
     "grading": (("course_press/grading",), 6_250),
-    "course_press": (("course_press",), 17_500),
-    "tools": (("tools", "docs"), 1_200),
-    "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 54_500),
+    "course_press": (("course_press",), 17_550),
+    "tools": (("tools", "docs"), 1_300),
+    "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 55_250),
 }
 """Lines of Python without comment lines: a comment costs nothing, whatever else comes in pushes
 something out.
