@@ -1,5 +1,7 @@
-"""Fits the constants of the framework behind the published runs, and prints how well those that
-were fitted to one model predict the other: ``python -m tools.fit_training`` runs it.
+"""Fits what training adds to physics: constants that several frameworks share, to the runs of LLM
+Foundry, of MaxText, and the best of the Ultra-Scale Playbook; then those of the cluster and the
+framework of that playbook, by their name. Prints how well those that were fitted without a source
+predict it: ``python -m tools.fit_training`` runs it.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,50 +11,94 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_tools.calibrate.constants import to_toml
+from course_tools.calibrate.evidence import NORMAL
 from course_tools.train.evidence import (
+    CHIP,
     CLOCK,
     FAST,
     MEMORY,
+    PLAYBOOK,
+    SHARED,
+    SOURCES,
     Check,
     check,
+    other_runs,
+    playbook_best,
     predict_runs,
     published_runs,
     shapes,
+    speed_ratios,
 )
 from course_tools.train.parallelism import FOLDER, FRAMEWORK, TrainingConstants, cluster
 
 SPLITS = (("8B",), ("1B",), ("1B", "8B"))  # which models are fitted; the others are predicted
-# Where the fit starts. What it leaves as it is: `logits`, of which the logits, their exponentials
-# and half as much in bf16 live at once; `attention`; where memory is `tight` and machines `far`.
+# Where the fit starts. What it leaves as it is: `logits`, of which in bf16 the logits, the float
+# copy and its gradient live at once; `launch`, of a hundred kernels at 20 us each, forward and
+# backward; what links reach; and `update`, what AdamW reads and writes of weights and states.
 START = TrainingConstants(
     source="physics, before any fit",
     rows=0,
+    chips=(),
+    region={"chips": (1.0, 1.0), "sequence": (1.0, 1.0)},
     fragmentation=1.05,
-    logits=2.5,
+    logits=2.0,
     gathered=1.0,
     passing=3.0,
     runtime=0.25e9,
     usable=1.0,
-    attention=0.45,
-    traffic=10.0,
-    launch=3e-3,
-    launch_shared=4.5e-3,
-    stall=2e-3,
+    memory=0.1,
+    products=0.75,
+    attention=0.4,
+    routed=1.5,
+    traffic=8.0,
+    fused=0.5,
+    launch=2e-3,
+    launch_shared=3e-3,
     nvlink=0.8,
-    ports=0.4,
-    gradients=0.4,
-    scatters=False,
-    tied_copies=16,
+    ports=0.8,
+    gradients=0.8,
+    hides=0.9,
+    scatters=True,
     update=60.0,
-    pressure=2.0,
-    tight=0.9,
-    far=32.0,
-    far_ports=4.0,
-    far_stage=0.8,
     low=0.8,
     high=1.25,
+    decade=0.1,
+    unlike=0.1,
 )
-MOST = {"nvlink": 1.0, "ports": 1.0, "gradients": 1.0}
+# Where that of the playbook's framework and cluster starts beside what is shared: of the logits,
+# their exponentials and half as much in bf16 live at once, and nothing is hidden. Where memory is
+# `tight` and machines `far` is left as it is.
+ITS = {
+    "logits": 2.5,
+    "launch": 3e-3,
+    "launch_shared": 4.5e-3,
+    "ports": 0.4,
+    "gradients": 0.4,
+    "hides": 0.0,
+    "scatters": False,
+    "stall": 2e-3,
+    "pressure": 2.0,
+    "far": 32.0,
+    "far_ports": 4.0,
+    "far_stage": 0.8,
+}
+# What LitGPT keeps in fine-tuning, beside what all share: it reports what is in use, without what
+# the allocator loses and libraries take, for which a twentieth of the memory is left; norms take a
+# float32 copy of what comes in; logits as the playbook's. A quantised head is unpacked to 1.28 of
+# itself in bf16: its runs of inference alone, which hold nothing else but weights, say so.
+# Sharded, frozen parameters have sums of gradients too.
+LITGPT = {
+    "fragmentation": 1.0,
+    "runtime": 0.0,
+    "usable": 0.95,
+    "logits": 2.5,
+    "norms": 4.0,
+    "unpacked": 1.28,
+    "frozen_gradients": 4.0,
+}
+MOST = dict.fromkeys(
+    ("nvlink", "ports", "gradients", "hides", "products", "attention", "fused"), 1.0
+)
 LEAST = {"fragmentation": 1.0}
 ROUNDS, MOVE = 12, 1e-3
 # Relative errors beyond which a run counts less, of time and of memory: networks fail, and some
@@ -75,7 +121,25 @@ COLUMNS = (
 Residuals = Callable[[TrainingConstants], NDArray[np.float64]]
 
 
-def fit(models: Sequence[str]) -> TrainingConstants:
+def fit_shared(sources: Sequence[str]) -> TrainingConstants:
+    """The constants that some of `SOURCES` share, each counted as much as the others."""
+    parts = {name: len(speed_ratios(name, START)) for name in sources}
+    weight = np.concatenate([np.full(many, 1 / np.sqrt(many)) for many in parts.values()])
+    weight = weight / weight.mean()
+
+    def off(how: TrainingConstants) -> NDArray[np.float64]:
+        ratios = np.concatenate([speed_ratios(name, how) for name in sources])
+        return np.asarray(weight * np.log(ratios))
+
+    return refined(START, SHARED, off, NEAR)
+
+
+def shared_of(how: TrainingConstants) -> TrainingConstants:
+    """Where the fit of one framework began: what all share, else the start."""
+    return msgspec.structs.replace(START, **{name: getattr(how, name) for name in SHARED})
+
+
+def fit(models: Sequence[str], shared: TrainingConstants) -> TrainingConstants:
     """The constants of the published runs of ``"1B"``, ``"8B"`` or both."""
     # Memory's are fitted to the memory of all runs that worked, then the clock's to their steps: by
     # least squares on logarithms, in which runs far off count ever less. `usable` leaves at most
@@ -97,7 +161,14 @@ def fit(models: Sequence[str]) -> TrainingConstants:
         f"runs of nanotron on H100s, {' and '.join(models)}: the data behind the figures of the "
         f"Ultra-Scale Playbook (Hugging Face, Apache-2.0)"
     )
-    how = msgspec.structs.replace(START, rows=int(ran.sum()), source=source)
+    how = msgspec.structs.replace(
+        shared,
+        **ITS,
+        rows=int(ran.sum()),
+        source=source,
+        chips=(CHIP,),
+        region={"chips": (8.0, 512.0), "sequence": (4096.0, 4096.0)},
+    )
     how = refined(how, MEMORY, lambda at: np.log(made(at, "memory")) - memory, ROOM)
     how = refined(how, CLOCK, lambda at: weight * (speed - np.log(made(at, "tokens_per_s"))), NEAR)
     share = max(
@@ -108,8 +179,11 @@ def fit(models: Sequence[str]) -> TrainingConstants:
     return _ranged(msgspec.structs.replace(how, usable=max(share, 1.0)), ratio)
 
 
-def _ranged(how: TrainingConstants, ratio: NDArray[np.float64]) -> TrainingConstants:
-    low, high = np.quantile(ratio, ENDS).tolist()
+def _ranged(how: TrainingConstants, *ratios: NDArray[np.float64]) -> TrainingConstants:
+    # Each source counts as much as the others.
+    shares = np.linspace(0, 1, 200)
+    evenly = np.concatenate([np.quantile(ratio, shares) for ratio in ratios])
+    low, high = np.quantile(evenly, ENDS).tolist()
     return msgspec.structs.replace(how, low=min(low, 1.0), high=max(high, 1.0))
 
 
@@ -161,21 +235,83 @@ def as_text(found: dict[tuple[str, str], Check]) -> str:
 
 
 def fit_and_write() -> dict[tuple[str, str], Check]:
-    """Fit all published runs, and keep the constants, with a range as wide as what was fitted to
-    one model needs to hold four in five fast runs of the other; and what was fitted to one model,
-    digit by digit. Checks of each model, by what was fitted.
+    """Fit all published runs, and keep the constants, with a range as wide as what was fitted
+    without a source, or to one model, needs to hold four in five of the other's fast runs; and
+    those that were fitted apart, digit by digit. Checks of each model, by what was fitted.
     """
-    fits = {"+".join(models): fit(models) for models in SPLITS}
+    written, ratios = {}, []
+    for name in SOURCES:
+        apart = fit_shared([one for one in SOURCES if one != name])
+        written[_without(name)] = apart
+        ratios.append(speed_ratios(name, apart))
+    shared = fit_shared(SOURCES)
+    for name in SOURCES:
+        ratio = speed_ratios(name, written[_without(name)])
+        print(f"without {name:12} {len(ratio):4} runs, mean error {np.mean(np.abs(ratio - 1)):.1%}")
+
+    fits = {"+".join(models): fit(models, shared) for models in SPLITS}
     checks = {(of, name): check(name, how) for of, how in fits.items() for name in shapes()}
     held_out = [one for (of, name), one in checks.items() if name not in of]
-    ratios = [(one.tokens_per_s / one.runs.tokens_per_s)[one.fast] for one in held_out]
-    whole = _ranged(fits.pop("+".join(SPLITS[-1])), np.concatenate(ratios))
-    written = {f"apart/{of}": msgspec.toml.encode(how).decode() for of, how in fits.items()}
-    written[FRAMEWORK] = to_toml(msgspec.to_builtins(whole))
-    for name, text in written.items():
-        said = f"# Written by make calibrate: see tools/fit_training.py.\n{text}"
-        (FOLDER / f"{name}.toml").write_text(said, encoding="utf-8")
+    off = [(one.tokens_per_s / one.runs.tokens_per_s)[one.fast] for one in held_out]
+    whole = _ranged(fits.pop("+".join(SPLITS[-1])), np.concatenate(off))
+    # What memories are known to: of the other model's runs.
+    doubt = np.concatenate([np.log(one.memory / one.runs.memory)[one.runs.ran] for one in held_out])
+    spread = float(np.ptp(np.quantile(doubt, ENDS))) / 2 / NORMAL
+    whole = msgspec.structs.replace(whole, memory=spread, piped=_piped(whole))
+    same = {name: getattr(whole, name) for name in (*MEMORY, "memory", "usable")}
+    shared = _ranged(_described(msgspec.structs.replace(shared, **same)), *ratios)
+    of_litgpt = (
+        "memory: runs of LitGPT on A100s of 40 GB (Lightning AI, Apache-2.0); times as typical"
+    )
+    tuned = msgspec.structs.replace(shared, **LITGPT, source=of_litgpt)
+    written |= {f"apart/{of}": how for of, how in fits.items()}
+    for name, how in written.items():
+        _keep(name, msgspec.toml.encode(how).decode())
+    _keep(FRAMEWORK, to_toml(msgspec.to_builtins(shared)))
+    _keep("litgpt", to_toml(msgspec.to_builtins(tuned)))
+    _keep(PLAYBOOK, to_toml(msgspec.to_builtins(whole)))
     return checks
+
+
+def _piped(how: TrainingConstants) -> float:
+    """How much longer steps took with a pipeline, in the mean and beside what was expected, than
+    without one, of runs that were expected to be fast.
+    """
+    late: dict[bool, list[float]] = {True: [], False: []}
+    for name in shapes():
+        one = check(name, how)
+        ratio = one.tokens_per_s / one.runs.tokens_per_s
+        for way, by, used in zip(one.runs.layouts, ratio, one.runs.mfu * ratio, strict=True):
+            if used > FAST:
+                late[way.pp > 1].append(float(by))
+    return float(np.mean(late[True]) / np.mean(late[False]))
+
+
+def _described(how: TrainingConstants) -> TrainingConstants:
+    """With what was fitted."""
+    others = other_runs()
+    best = [playbook_best(name) for name in shapes()]
+    tokens = np.concatenate([one.sequence for one in others])
+    chips = [one.on.count for one in others]
+    return msgspec.structs.replace(
+        how,
+        source="runs of LLM Foundry on A100s, of MaxText on TPUs, and nanotron's best on H100s",
+        rows=len(tokens) + sum(len(one.layouts) for one in best),
+        chips=tuple(sorted({one.on.chip.key for one in others} | {CHIP})),
+        region={
+            "chips": (float(min(chips)), float(max(chips))),
+            "sequence": (float(tokens.min()), float(tokens.max())),
+        },
+    )
+
+
+def _without(name: str) -> str:
+    return f"apart/without-{name.split()[-1].lower()}"
+
+
+def _keep(name: str, text: str) -> None:
+    said = f"# Written by make calibrate: see tools/fit_training.py.\n{text}"
+    (FOLDER / f"{name}.toml").write_text(said, encoding="utf-8")
 
 
 if __name__ == "__main__":

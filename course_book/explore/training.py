@@ -32,7 +32,8 @@ LOST = tuple(
 )
 # What is said of a layout, and in which unit
 QUANTITIES = dict.fromkeys(("dp", "mbs", "acc", "recompute"), "")
-QUANTITIES |= {"needed": "B", "fit": "", "rate": "", "mfu": "%", "lost": "", "share": "%"}
+QUANTITIES |= {"needed": "B", "fit": "", "bound": "s", "expected": "s", "like": "s"}
+QUANTITIES |= {"rate": "", "mfu": "%", "lost": "", "share": "%"}
 
 
 def layouts(
@@ -82,15 +83,15 @@ def layouts(
 
     def ask(model: str, chips: int, batch: int, zero: str, tp: Any, pp: Any) -> dict[str, Field]:
         cells = {name: np.full([len(tp), len(pp)], np.nan) for name in (*QUANTITIES, "over")}
-        best: dict[str, float] = {"rate": -1.0}
+        best: dict[str, float] = {"order": np.inf}
         for i, j in np.ndindex(cells["over"].shape):
             run, spread = (f"{chips}x{key}", batch, sequence), (int(tp[i]), int(pp[j]))
             here = _cell(model, run, int(zero), *spread) or {}
-            for name, value in here.items():
-                cells[name][i, j] = value
+            for name in cells.keys() & here:
+                cells[name][i, j] = here[name]
             if here and not here["fit"]:
                 cells["over"][i, j] = here["needed"]
-            elif here and here["rate"] > best["rate"]:
+            elif here and here["order"] < best["order"]:
                 best = {"tp": tp[i], "pp": pp[j], **here}
         best = best if "tp" in best else {}
         looks = {name: (unit, words.get(name, ())) for name, unit in QUANTITIES.items()}
@@ -144,6 +145,10 @@ def _fastest(name: str, run: _Run) -> dict[tuple[int, int, int], dict[str, float
             "recompute": RECOMPUTE.index(how.recompute),
             "needed": float(step.memory.total),
             "fit": 1,
+            "bound": step.bound_s,
+            "expected": step.expected_s,
+            "like": step.measured_s["nanotron"],
+            "order": one.behind,
             "rate": step.tokens_per_s_per_chip,
             "mfu": step.mfu,
             "lost": LOST.index(lost),

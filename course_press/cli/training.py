@@ -39,6 +39,23 @@ def train_command(
         float | None, Option(help="Tokens to train on, for days and dollars.")
     ] = None,
     usd: console.Usd = None,
+    dtype: Annotated[
+        str, Option(help="Format of the layers' products, as fp8; all else stays in bf16.")
+    ] = "bf16",
+    method: Annotated[
+        str,
+        Option(
+            help="What is trained: full, lora,r=16 or qlora,r=16; also on=qv or all, and the "
+            "frozen weights' format, w=nf4-double."
+        ),
+    ] = "full",
+    framework: Annotated[
+        str | None,
+        Option(
+            help="Whose constants: typical; litgpt, taken for frozen weights; or nanotron, with "
+            "what the cluster added on which it was measured."
+        ),
+    ] = None,
     as_json: console.AsJson = False,
 ) -> None:
     """Predict a training step, or rank layouts; with --tokens, days and dollars.
@@ -49,24 +66,27 @@ def train_command(
     one, on = console.described(model, f"{why_not} is not"), train.cluster(chips)
     if usd is not None and tokens is None:
         raise CourseError("--usd needs --tokens: a price has no use without a run")
+    how: dict[str, Any] = {"framework": framework, "dtype": dtype, "method": method}
     if layout is not None:
         if batch is not None:
             raise CourseError("--batch is for ranking: with --layout it is dp * mbs * acc")
-        step = train.step(one, on, layout, sequence)
-        found = _record(step, _whole(one, step, tokens, usd))
+        step = train.step(one, on, layout, sequence, **how)
+        found = _record(one, step, _whole(one, step, tokens, usd, framework))
         if as_json:
             tell_json(found)
         else:
             _show(step, found)
         return
     many = max(_STEP_TOKENS // sequence, 1) if batch is None else batch
-    ranked = train.layouts(one, on, many, sequence, most=_LISTED)
+    ranked = train.layouts(one, on, many, sequence, most=_LISTED, **how)
     if not ranked:
         raise CourseError(
             f"no layout of {on.count} chips fits a batch of {many} sequences: take more chips, or "
             f"a batch that they divide"
         )
-    found_of = [_record(each.step, _whole(one, each.step, tokens, usd)) for each in ranked]
+    found_of = [
+        _record(one, each.step, _whole(one, each.step, tokens, usd, framework)) for each in ranked
+    ]
     if as_json:
         records = [
             {"layout": str(each.layout), **record, "behind": each.behind, "why": each.why}
@@ -74,34 +94,49 @@ def train_command(
         ]
         tell_json(records)
         return
-    keys = ["train-layout", "train-step-time"]
+    keys = ["train-layout", "bound", "train-step-time", "layouts-row-like"]
     keys += [f"layouts-row-{name}" for name in ("rate", "mfu", "needed")]
     rows = []
     for each in ranked:
         step, lost = each.step, t(f"layouts-lost-{each.why}") if each.why else ""
-        shown = [n(step.expected_s, "s"), n(step.tokens_per_s_per_chip), n(step.mfu, "%")]
-        shown += [n(step.memory.total, "B"), n(each.behind, "%"), lost]
+        times = (step.bound_s, step.expected_s, *step.measured_s.values())
+        shown = [*(n(time, "s") for time in times), n(step.tokens_per_s_per_chip)]
+        shown += [n(step.mfu, "%"), n(step.memory.total, "B"), n(each.behind, "%"), lost]
         rows.append([str(each.layout), *shown])
     # The first is half of a layout, of a terminal's 80.
     tell_table([*map(t, keys), told("behind"), t("layouts-row-lost")], rows, least=20)
 
 
 def _whole(
-    model: Transformer, step: train.TrainingStep, tokens: float | None, usd: float | None
+    model: Transformer,
+    step: train.TrainingStep,
+    tokens: float | None,
+    usd: float | None,
+    framework: str | None,
 ) -> train.TrainingRun | None:
     if tokens is None:
         return None
-    return train.run(model, step.chips, step.layout, step.sequence, tokens, usd_per_hour=usd)
+    how: dict[str, Any] = {"dtype": step.dtype, "method": step.method, "framework": framework}
+    return train.run(model, step.chips, step.layout, step.sequence, tokens, usd_per_hour=usd, **how)
 
 
-def _record(step: train.TrainingStep, whole: train.TrainingRun | None) -> dict[str, Any]:
+def _record(
+    model: Transformer, step: train.TrainingStep, whole: train.TrainingRun | None
+) -> dict[str, Any]:
+    said = step.chips.chip, step.tokens_per_s_per_chip, step.sequence
+    again: Any = step.layout.recompute
     times = {name: getattr(step, f"{name}_s") for name in ("expected", "low", "high")}
     found: dict[str, Any] = {
         "memory_bytes": step.memory.total,
         "fits": step.fits,
+        "risk": step.risk,
+        "warning": step.warning,
+        "trainable": step.method.trainable(model),
         "step_s": {"lower": step.bound_s, **times},
+        "measured_s": dict(step.measured_s),
         "tokens_per_s_per_chip": step.tokens_per_s_per_chip,
         "mfu": step.mfu,
+        "conventions": train.conventions(model, *said, recompute=again, dtype=step.dtype),
         "parts": dict(step.parts),
     }
     if whole is not None:
@@ -114,10 +149,19 @@ def _show(step: train.TrainingStep, found: dict[str, Any]) -> None:
         name: n(getattr(step, f"{name}_s"), "s") for name in ("expected", "low", "high", "bound")
     }
     tell(told("layout", layout=step.layout, tokens=n(step.tokens), **said))
+    for name, seconds in step.measured_s.items():
+        tell(told("like", framework=name, time=n(seconds, "s")))
     tell(told("rate", rate=n(step.tokens_per_s_per_chip), mfu=n(step.mfu, "%")))
     memory = n(step.memory.total, "B")
     why = retold(step.why_not)
     tell(told("fits", memory=memory) if step.fits else told("fails", memory=memory, why=why))
+    if step.warning:
+        tell(told("warning", why=retold(step.warning)))
+    if step.method.frozen:
+        tell(told("trainable", many=n(found["trainable"], "count"), method=step.method))
+    else:
+        shares = [(t(f"train-by-{by}"), n(of, "%")) for by, of in found["conventions"].items()]
+        tell_table(("MFU", ""), shares)
     parts = sorted(step.parts.items(), key=lambda item: -item[1])
     rows = [(t(f"layouts-lost-{name}"), n(time, "s")) for name, time in parts if time > 0]
     tell_table((told("of-step"), ""), rows)

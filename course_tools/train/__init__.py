@@ -3,13 +3,14 @@
 from course_tools.train.counts import (
     PASSES,
     backward,
+    conventions,
     flops,
     hfu,
     mfu,
     tokens_per_second,
     utilisation,
 )
-from course_tools.train.evidence import check, published_runs, shapes
+from course_tools.train.evidence import check, error_rows, published_runs, shapes
 from course_tools.train.footprints import MEMORIES, OPTIMIZERS, TrainingMemory, memory
 from course_tools.train.parallelism import (
     SCHEDULES,
@@ -19,6 +20,7 @@ from course_tools.train.parallelism import (
     bubble,
     cluster,
     constants,
+    frameworks,
     layout,
 )
 from course_tools.train.steps import (
@@ -33,6 +35,7 @@ from course_tools.train.steps import (
     save_time,
     step,
 )
+from course_tools.train.tuning import Method, method
 
 __all__ = [
     "MEMORIES",
@@ -43,6 +46,7 @@ __all__ = [
     "SCHEDULES",
     "Cluster",
     "Layout",
+    "Method",
     "TrainingConstants",
     "TrainingMemory",
     "TrainingRun",
@@ -53,12 +57,16 @@ __all__ = [
     "checkpoint_interval",
     "cluster",
     "constants",
+    "conventions",
+    "error_rows",
     "flops",
+    "frameworks",
     "goodput",
     "hfu",
     "layout",
     "layouts",
     "memory",
+    "method",
     "mfu",
     "published_runs",
     "run",

@@ -138,6 +138,35 @@ def _share_of_peak(
     return plain(np.asarray(work * speed) / accelerator(chip).peak(dtype))
 
 
+def conventions(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    tokens_per_second: float,
+    sequence: int,
+    *,
+    recompute: Recompute = "none",
+    dtype: str = "bf16",
+) -> dict[str, float]:
+    """The same speed as a share of the peak, by each convention that published tables use: six FLOP
+    a parameter alone, with the half of attention that a causal mask leaves, with the whole square,
+    and that with what was computed again.
+
+    Examples
+    --------
+    >>> said = conventions("llama-3-8b", "h100-sxm", 6000, 8192, recompute="full")
+    >>> {name: round(share, 3) for name, share in said.items()}
+    {'6nd': 0.292, 'causal': 0.331, 'square': 0.37, 'hfu': 0.494}
+    """
+    one, given = transformer(model), (chip, tokens_per_second, sequence)
+    rule = np.asarray(6.0 * one.active_parameters)
+    return {
+        "6nd": float(_share_of_peak(plain(rule), tokens_per_second, chip, dtype)),
+        "causal": float(mfu(one, *given, causal=True, dtype=dtype)),
+        "square": float(mfu(one, *given, dtype=dtype)),
+        "hfu": float(hfu(one, *given, recompute=recompute, dtype=dtype)),
+    }
+
+
 def utilisation(
     flops_per_second: ArrayLike, chip: Accelerator | str, *, dtype: str = "bf16"
 ) -> Numbers:
@@ -237,12 +266,15 @@ class LayerSizes:
     shared: float  # parameters of a layer that all chips of a copy share
     routed: float  # and those of its routed experts
     met: float  # of a layer, the parameters that a token is multiplied by
+    met_routed: float  # and those of them that are of routed experts
     table: float  # parameters of the embedding
     head: float  # and of the head
     tied: bool  # whether these are one
     pairs: float  # FLOP of a layer's attention for a token that sees another
     keys: float  # elements of keys and values that a token leaves in a layer
     kept: tuple[float, ...]  # elements that it leaves for a layer's backward pass, by policy
+    last: float  # those of them that only the gradient of the MLP's last matrix needs
+    scaled: float  # elements that its norms without a mean take in
     sent: float  # elements of it that each layer sends to experts on other chips and gets back
 
 
@@ -262,12 +294,15 @@ def layer_sizes(model: Transformer) -> LayerSizes:
         shared=layers - routed,
         routed=routed,
         met=sum(map(_multiplied, inner)) / model.layers,
+        met_routed=sum(_multiplied(one) for one in inner if one.routed) / model.layers,
         table=table,
         head=head if model.head != "tied" else table,
         tied=model.head == "tied",
         pairs=_pair_flops(model),
         keys=float(keys),
         kept=_kept_elements(model, inner),
+        last=_last_inputs(inner) / model.layers,
+        scaled=float(model.width * model.block_norms * (model.norm == "rms")),
         sent=float(2 * (model.experts.active if model.experts else 0) * model.width),
     )
 
@@ -281,18 +316,22 @@ def _pair_flops(model: Transformer) -> float:
     return 2.0 * model.heads * sum(_head_widths(model))
 
 
+def _last_inputs(inner: list[Matrix]) -> float:
+    """Elements that a token brings to all last matrices of MLPs."""
+    return float(sum(x.layers * x.visits * x.inputs for x in inner if x.name.endswith("down")))
+
+
 def _kept_elements(model: Transformer, inner: list[Matrix]) -> tuple[float, ...]:
     """Elements a token and layer: with all kept; what products and attention made; the input."""
     d, n = float(model.width), model.layers
-    made = hidden = rotated = 0.0
+    hidden = _last_inputs(inner) / n
+    made = rotated = 0.0
     for one in inner:
         out = one.layers * one.visits * one.outputs / n
         if one.part == "projections":
             # What leaves attention is as wide as what its last product takes in.
             made += out if one.name != "out" else one.layers * one.inputs / n
-        elif one.name.endswith("down"):
-            hidden += one.layers * one.visits * one.inputs / n
-        elif one.name != "router":
+        elif one.name != "router" and not one.name.endswith("down"):
             made += out
     if model.positions == 0:
         rotated = float(model.heads + model.kv_heads) * model.head_dim

@@ -1,19 +1,23 @@
 """The published runs that the constants are fitted to, and how predictions compare with them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from course_lib.core.checks import known
 from course_lib.specs import Transformer, model
+from course_tools.calibrate.evidence import NORMAL
 from course_tools.measured.published import table
+from course_tools.train.counts import PASSES, flops, layer_sizes
+from course_tools.train.footprints import fullest_memory
 from course_tools.train.parallelism import (
-    FRAMEWORK,
+    TUNING,
+    Cluster,
     Layout,
     TrainingConstants,
     cluster,
@@ -21,13 +25,17 @@ from course_tools.train.parallelism import (
     constants,
     read_constants,
 )
-from course_tools.train.steps import expected_to_work, times
+from course_tools.train.steps import FULL, TrainingTimes, expected_to_work, step_range, times
+from course_tools.train.tuning import Method
 
 TABLE, CHIP, SEQUENCE = "train_ultrascale_1B_8B", "h100-sxm", 4096
+PLAYBOOK = "nanotron"  # the framework of its runs
 # MFU above which speeds are compared: slower runs have faults that no model of a step has.
 FAST = 0.15
 # The constants that are fitted: to the memory of the runs that worked, and to their steps.
 MEMORY = ("fragmentation", "gathered", "passing", "runtime")
+# Those of all frameworks, fitted to the speeds of several.
+SHARED = ("products", "attention", "traffic", "fused", "routed", "hides")
 CLOCK = (
     "traffic",
     "launch",
@@ -41,7 +49,9 @@ CLOCK = (
     "far_ports",
     "far_stage",
 )
+BEST, FEW = 0.9, 8.0  # of the playbook's runs: how near the fastest, on how many machines
 _BATCH = 256
+_ARRAYS = ("machines", "ran", "tokens_per_s", "mfu", "memory")
 _COUNTED = ("dp", "pp", "tp", "zero", "mbs", "grad_acc")
 Array = NDArray[np.float64]
 Marks = NDArray[np.bool_]
@@ -63,10 +73,10 @@ def shapes() -> Mapping[str, Transformer]:
     # tokens of width 2,048, which they hold twice, so that the head is tied to it.
     llama = model("llama-3-8b")
     assert isinstance(llama, Transformer)
-    large = msgspec.structs.replace(
+    large = structs.replace(
         llama, key="8B", name="Llama of 8.9 B", kv_heads=llama.heads, vocab=131072
     )
-    small = msgspec.structs.replace(
+    small = structs.replace(
         large,
         key="1B",
         name="Llama of 1.3 B",
@@ -152,6 +162,7 @@ class Check:
     bound: Array
     tokens_per_s: Array
     fits: Marks  # whether the run was expected to work
+    ranked: Array  # s by which layouts are ranked
     score: Array  # what crashes are ranked by: memory, or infinity where it was refused
 
     @property
@@ -174,7 +185,7 @@ class Check:
         for many in np.unique(self.runs.machines):
             here = self.runs.machines == many
             some = np.flatnonzero(here & self.fits)
-            chosen = some[np.argmax(self.tokens_per_s[some])]
+            chosen = some[np.argmin(self.ranked[some])]
             best = np.nanmax(self.runs.tokens_per_s[here])
             ran = self.runs.ran[chosen]
             found[int(many)] = float(best / self.runs.tokens_per_s[chosen] - 1) if ran else np.inf
@@ -204,7 +215,7 @@ class Check:
         return {name: float(value) for name, value in found.items()}
 
 
-def check(name: str, framework: TrainingConstants | str = FRAMEWORK) -> Check:
+def check(name: str, framework: TrainingConstants | str = PLAYBOOK) -> Check:
     """What would have been predicted of the published runs of ``"1B"`` or ``"8B"``.
 
     Examples
@@ -221,22 +232,310 @@ def fitted_to(name: str) -> TrainingConstants:
     return read_constants(f"apart/{known('name', name, shapes())}")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TunedRun:
+    """A published run of fine-tuning."""
+
+    model: Transformer
+    on: Cluster
+    layout: Layout
+    method: Method
+    sequence: int
+    memory: float  # byte at the peak; NaN where there was too little
+
+
+_FORMATS = {"None": "bf16", "bnb.nf4": "nf4", "bnb.nf4-dq": "nf4-double"}
+
+
+def _tuned_shapes() -> Mapping[str, Transformer]:
+    """The models of LitGPT's table, by their published configurations."""
+    plain = structs.replace(_decoder("mpt-7b"), positions=0, head="own", biases=())
+    biased = structs.replace(plain, biases=("qkv", "out", "mlp"))
+
+    def of(
+        base: Transformer, key: str, layers: int, width: int, head: int, vocab: int, **more: Any
+    ) -> Transformer:
+        sizes = {"layers": layers, "width": width, "heads": width // head, "head_dim": head}
+        sizes |= {"kv_heads": width // head, "ffn": 4 * width, "vocab": vocab}
+        return structs.replace(base, key=key, **sizes, **more)
+
+    return {
+        "phi-1.5": of(biased, "phi-1.5", 24, 2048, 64, 51200, block_norms=1),
+        "StableLM Alpha": of(biased, "stablelm-base-alpha-3b", 16, 4096, 128, 50688),
+        "Llama 2": _decoder("llama-2-7b"),
+        "Falcon": structs.replace(of(plain, "falcon-40b", 60, 8192, 64, 65024), kv_heads=8),
+    }
+
+
+def tuned_runs() -> tuple[TunedRun, ...]:
+    """LitGPT's runs of LoRA, with frozen weights in bf16 or in four bits; several GPUs share all of
+    the model and recompute its layers.
+
+    Examples
+    --------
+    >>> int(sum(np.isnan(run.memory) for run in tuned_runs()))
+    5
+    """
+    of, found = _tuned_shapes(), []
+    for row in table("finetune_memory_litgpt"):
+        if row["method"] != "lora":
+            continue
+        one, many = of[row["model"]], int(row["gpus"])
+        kind = "lora" if row["quantisation"] == "None" else "qlora"
+        how = Method(kind, r=8, w=_FORMATS[row["quantisation"]])
+        shared = {"zero": 3, "recompute": "full"} if many > 1 else {}
+        ways = Layout(dp=many, mbs=int(row["micro_batch"]), **shared)  # type: ignore[arg-type]
+        peak = row["max_gpu_gb"]
+        used = np.nan if peak == "OOM" else float(peak) * 1e9
+        on = cluster("a100-sxm-40", many)
+        found.append(TunedRun(one, on, ways, how, int(row["max_seq_tokens"]), used))
+    return tuple(found)
+
+
+def tuned_memory(run: TunedRun, how: TrainingConstants) -> dict[str, Array]:
+    """What it would have taken."""
+    return fullest_memory(run.model, columns([run.layout], run.sequence), how, run.method)
+
+
+class OtherRuns(NamedTuple):
+    """Published steps of one model on one cluster by frameworks that hide their messages."""
+
+    framework: str
+    model: Transformer
+    on: Cluster
+    layouts: tuple[Layout, ...]
+    sequence: Array  # tokens of each sequence
+    dtype: str
+    tokens_per_s: Array  # of a chip
+
+
+# Models of the recipes by their names there; the others' sizes stand in no file of the catalogue.
+_RECIPES = {
+    "deepseek-v3": "deepseek-v3",
+    "DeepSeek3-671B-MaxText": "deepseek-v3",
+    "llama3.1-405b": "llama-3-405b",
+    "Llama3.1-70B-MaxText": "llama-3-70b",
+    "Llama3.1-8B-MaxText": "llama-3-8b",
+    "Mistral-7B-MaxText": "mistral-7b",
+    "Mixtral-8x7B-MaxText": "mixtral-8x7b",
+}
+# MaxText's page on v5e says its models' parameters and no shape: models about as large stand in.
+_STAND_IN = {"16B": "llama-2-13b", "32B": "mpt-30b", "64B": "llama-2-70b", "128B": "gpt-3-175b"}
+_FOUNDRY = {"a100_80gb": "a100-sxm-80", "a100_40gb": "a100-sxm-40"}
+_TOKENS, _SEQUENCES = 2048, 4  # of a sequence, and sequences of a chip, where MaxText says neither
+
+
+@cache
+def other_runs() -> tuple[OtherRuns, ...]:
+    """The published runs of LLM Foundry and of MaxText.
+
+    Examples
+    --------
+    >>> sorted({runs.framework for runs in other_runs()})
+    ['LLM Foundry', 'MaxText']
+    """
+    found: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
+    for framework, *of in (*_foundry(), *_recipes(), *_v5e()):
+        one, on, dtype = of[0], of[1], of[4]
+        key = (framework, one.key, on.chip.key, str(on.count), dtype)
+        found.setdefault(key, []).append((framework, *of))
+    grouped = []
+    for rows in found.values():
+        (framework, *_), (one, *_), (on, *_), layouts, tokens, dtypes, speeds = zip(
+            *rows, strict=True
+        )
+        arrays = (np.array(tokens, dtype=float), dtypes[0], np.array(speeds))
+        grouped.append(OtherRuns(framework, one, on, layouts, *arrays))
+    return tuple(grouped)
+
+
+def _decoder(key: str, positions: int | None = None) -> Transformer:
+    one = model(key)
+    assert isinstance(one, Transformer)
+    return one if positions is None else structs.replace(one, positions=positions)
+
+
+def _foundry() -> Iterator[tuple[Any, ...]]:
+    for row in table("train_mfu_llmfoundry"):
+        many, tokens = int(row["# GPUs"]), int(row["SeqLen (T)"])
+        # All of them shard all states, and recompute all or nothing.
+        policy = "full" if row["Activation Checkpointing"] == "True" else "none"
+        mbs, acc = int(row["MicroBatchSize"]), int(row["GradAccum"])
+        how = Layout(dp=many, zero=3, mbs=mbs, acc=acc, recompute=policy)
+        speed = float(row["Throughput (T/s/GPU)"])
+        on = cluster(_FOUNDRY[row["GPU"]], many)
+        yield "LLM Foundry", _decoder(f"mpt-{row['Model']}"), on, how, tokens, "bf16", speed
+
+
+def _recipes() -> Iterator[tuple[Any, ...]]:
+    for row in table("train_tpu_recipes"):
+        if row["model"] not in _RECIPES:
+            continue
+        one, each = _decoder(_RECIPES[row["model"]]), float(row["tokens_s_chip"])
+        key = "tpu-" + row["chip"].split()[1]
+        step = float(row["tokens_per_step"] or int(row["gbs"] or 0) * int(row["seq"] or 0))
+        on = cluster(key, round(step / float(row["step_s"]) / each))
+        # MaxText counts no embedding, and attention's square, or its half on the newest chip: what
+        # a token is said to take gives the sequence.
+        sizes, work = layer_sizes(one), float(row["tflops_per_chip"]) * 1e12 / each
+        pairs = sizes.pairs * sizes.layers * PASSES["none"]
+        seen = (work - 6 * (one.active_parameters - sizes.table)) / pairs
+        tokens = 2 ** round(np.log2(seen * (2 if row["seq"] or key == "tpu-v5p" else 1)))
+        tokens = int(row["seq"] or tokens)
+        dtype = "fp8" if row["precision"].startswith("fp8") else "bf16"
+        how = _sharded(one, on, round(step / on.count / tokens), tokens)
+        yield "MaxText", one, on, how, tokens, dtype, each
+
+
+def _v5e() -> Iterator[tuple[Any, ...]]:
+    for row in table("train_mfu_maxtext_tpu"):
+        if not row["mfu_pct"] or row["model"] not in _STAND_IN:
+            continue
+        one = _decoder(_STAND_IN[row["model"]], positions=0)
+        pod = cluster("tpu-v5e", 256)
+        on = cluster("tpu-v5e", pod.count * int(row["slice"].split("x")[0]))
+        how = replace(_sharded(one, pod, _SEQUENCES, _TOKENS), dp=on.count)
+        speed = float(row["tflops_per_chip"]) * 1e12 / float(flops(one, _TOKENS))
+        yield "MaxText", one, on, how, _TOKENS, "bf16", speed
+
+
+def _sharded(one: Transformer, on: Cluster, sequences: int, tokens: int) -> Layout:
+    """All states over all chips, with the least recomputation that fits: pages say no more."""
+    for policy in PASSES:
+        how = Layout(dp=on.count, zero=3, mbs=max(sequences, 1), recompute=policy)
+        at = columns([how], tokens)
+        needed = fullest_memory(one, at, constants(), FULL)["total"]
+        if needed[0] <= (on.chip.memory or np.inf):
+            break
+    return how
+
+
+SOURCES = ("LLM Foundry", "MaxText", "playbook")
+
+
+@cache
+def playbook_best(name: str) -> Runs:
+    """Runs of the playbook that a reader would choose: at most a tenth slower than the best of as
+    many machines, of which there are few: beyond, its network decided.
+    """
+    runs = published_runs(name)
+    best = {m: np.nanmax(runs.tokens_per_s[runs.machines == m]) for m in np.unique(runs.machines)}
+    fast = runs.tokens_per_s > BEST * np.array([best[many] for many in runs.machines])
+    some = fast & (runs.machines <= FEW)
+    ways = tuple(way for way, taken in zip(runs.layouts, some, strict=True) if taken)
+    arrays = (getattr(runs, of)[some] for of in _ARRAYS)
+    return Runs(name, ways, *arrays)
+
+
+def speed_ratios(source: str, how: TrainingConstants) -> Array:
+    """Expected over measured speed of the runs of one of `SOURCES`."""
+    if source == "playbook":
+        runs = [playbook_best(name) for name in shapes()]
+        found = [predict_runs(one, how)["tokens_per_s"] / one.tokens_per_s for one in runs]
+    else:
+        found = []
+        for one in other_runs():
+            if one.framework == source:
+                done = predict_others(one, how)
+                tokens = np.array([way.batch for way in one.layouts]) * one.sequence
+                found.append(tokens / (done.expected * one.on.count) / one.tokens_per_s)
+    return np.concatenate(found)
+
+
+def predict_others(runs: OtherRuns, how: TrainingConstants) -> TrainingTimes:
+    """Their steps."""
+    return times(runs.model, runs.on, columns(runs.layouts, runs.sequence), how, runs.dtype)
+
+
+def without(source: str) -> TrainingConstants:
+    """The constants that a fit to all of `SOURCES` but one gives, as kept."""
+    return read_constants(f"apart/without-{source.split()[-1].lower()}")
+
+
 def predict_runs(runs: Runs, how: TrainingConstants) -> dict[str, Any]:
     """The arrays of a `Check`."""
-    one, at = shapes()[runs.model], columns(runs.layouts)
+    one, at = shapes()[runs.model], columns(runs.layouts, SEQUENCE)
     size = len(runs.layouts)
-    found = {name: np.zeros(size) for name in ("memory", "step", "bound", "tokens_per_s", "score")}
+    found = {
+        name: np.zeros(size)
+        for name in ("memory", "step", "bound", "tokens_per_s", "score", "ranked")
+    }
     fits = np.zeros(size, dtype=bool)
     for many in np.unique(runs.machines):
         on, some = cluster(CHIP, int(8 * many)), runs.machines == many
         here = {name: values[some] for name, values in at.items()}
-        done = times(one, on, here, SEQUENCE, how)
+        done = times(one, on, here, how)
         memory = done.memory["total"]
-        working = expected_to_work(one, on, here, done, how)
-        refused = ~(working["stages"] & working["tied"])
+        working = expected_to_work(on, done, how)
+        refused = ~working["stages"]
         found["memory"][some], found["step"][some] = memory, done.expected
-        found["bound"][some] = done.bound
+        found["bound"][some], found["ranked"][some] = done.bound, done.ranked
         found["tokens_per_s"][some] = _BATCH * SEQUENCE / (done.expected * on.count)
         found["score"][some] = np.where(refused, np.inf, memory)
         fits[some] = ~refused & working["memory"]
     return {**found, "fits": fits}
+
+
+class FamilyErrors(NamedTuple):
+    """Measured beside expected of one family of rows, each held out as `held` says."""
+
+    family: str
+    held: str
+    chips: tuple[str, ...]  # of each row
+    measured: Array
+    expected: Array
+    low: Array
+    high: Array
+
+
+def error_rows() -> list[FamilyErrors]:
+    """Steps, s, of fast runs by constants fitted without their model or their source; and bytes of
+    fine-tuning.
+
+    Examples
+    --------
+    >>> [rows.family for rows in error_rows()]
+    ['training, same framework', 'training, other frameworks', 'fine-tuning memory']
+    """
+    same, others, memories = [], [], []
+    ours, its = constants(), constants(PLAYBOOK)
+    for name, other in (("1B", "8B"), ("8B", "1B")):
+        found = check(name, fitted_to(other))
+        for many in np.unique(found.runs.machines):
+            some = found.fast & (found.runs.machines == many)
+            on = cluster(CHIP, int(8 * many))
+            took = found.step * found.tokens_per_s / found.runs.tokens_per_s
+            ends = step_range(its, on, SEQUENCE)
+            same.append(_rows(CHIP, took[some], found.step[some], ends))
+    for source in SOURCES[:2]:
+        how = without(source)
+        for one in other_runs():
+            if one.framework == source:
+                done, tokens = predict_others(one, how), one.sequence / one.tokens_per_s
+                took = np.array([way.batch for way in one.layouts]) * tokens / one.on.count
+                ends = step_range(ours, one.on, one.sequence, one.dtype)
+                others.append(_rows(one.on.chip.key, took, done.expected, ends))
+    how = constants(TUNING)
+    ends = (np.exp(-NORMAL * how.memory), np.exp(NORMAL * how.memory))
+    for run in tuned_runs():
+        if np.isfinite(run.memory):
+            total = tuned_memory(run, how)["total"]
+            memories.append(_rows(run.on.chip.key, np.array([run.memory]), total, ends))
+    return [
+        _family("training, same framework", "the other model's runs fitted", same),
+        _family("training, other frameworks", "the others' runs fitted", others),
+        _family("fine-tuning memory", "inference alone looked at", memories),
+    ]
+
+
+_Rows = tuple[tuple[str, ...], Array, Array, Array, Array]
+
+
+def _rows(chip: str, measured: Array, expected: Array, ends: tuple[Any, Any]) -> _Rows:
+    low, high = (np.broadcast_to(expected * end, measured.shape) for end in ends)
+    return (chip,) * len(measured), measured, expected, low, high
+
+
+def _family(family: str, held: str, rows: list[_Rows]) -> FamilyErrors:
+    chips, *arrays = zip(*rows, strict=True)
+    return FamilyErrors(family, held, sum(chips, ()), *(np.concatenate(one) for one in arrays))

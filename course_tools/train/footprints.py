@@ -13,16 +13,16 @@ from course_lib.specs.catalog import transformer
 from course_lib.workloads.weights import not_divisible
 from course_tools.train.counts import ELEMENT, LayerSizes, layer_sizes
 from course_tools.train.parallelism import (
-    FRAMEWORK,
     Layout,
     Stages,
     TrainingConstants,
     assign_stages,
     columns,
-    constants,
     in_flight_microbatches,
 )
 from course_tools.train.parallelism import layout as layout_from
+from course_tools.train.tuning import Method, constants_for
+from course_tools.train.tuning import method as tuned
 
 Array = NDArray[np.float64]
 # Byte of each parameter's states: a copy in single precision with two moments of four bytes, of
@@ -67,7 +67,8 @@ def memory(
     sequence: int,
     *,
     optimizer: str = "adamw",
-    framework: TrainingConstants | str = FRAMEWORK,
+    method: Method | str = "full",
+    framework: TrainingConstants | str | None = None,
 ) -> TrainingMemory:
     """Bytes that a training step takes on the fullest chip: weights and activations in bf16, sums
     of gradients in single precision.
@@ -78,7 +79,8 @@ def memory(
     layout : a layout, its text, or a list of layouts: then every field is an array.
     sequence : tokens of each sequence.
     optimizer : one of `OPTIMIZERS`.
-    framework : whose constants.
+    method : what is trained: all, or additions to frozen weights, as ``"lora,r=16"``.
+    framework : whose constants, as in `step`.
 
     Examples
     --------
@@ -99,7 +101,9 @@ def memory(
         if refusal := refuse_layout(one, each, tokens):
             raise CourseError(refusal)
     states = OPTIMIZERS[known("optimizer", optimizer, OPTIMIZERS)]
-    found = fullest_memory(one, columns(every), tokens, constants(framework), states)
+    by = tuned(method)
+    at, how = columns(every, tokens), constants_for(framework, by)
+    found = fullest_memory(one, at, how, by, states)
     return TrainingMemory(
         **{name: plain(found[name][0]) if alone else found[name] for name in MEMORIES}
     )
@@ -131,16 +135,17 @@ def by_pipeline(
 def fullest_memory(
     model: Transformer,
     given: dict[str, Array],
-    sequence: int,
     how: TrainingConstants,
+    by: Method,
     states: float = OPTIMIZERS["adamw"],
 ) -> dict[str, Array]:
     """`memory` of many layouts at once: arrays by name, with ``"total"``."""
-    found = layer_sizes(model)
+    found, weight, trains = layer_sizes(model), by.weight(model), by.trains(model)
+    each = (weight, GRADIENT * trains, states * trains)
     whole = {name: np.zeros(len(given["pp"])) for name in (*MEMORIES, "total")}
     for some, held in by_pipeline(found, given):
         at = {name: values[some] for name, values in given.items()}
-        parts = _by_stage(found, at, held, sequence, how, states)
+        parts = _by_stage(found, at, held, how, by, each)
         parts["total"] = np.asarray(sum(parts.values()))
         fullest = np.argmax(parts["total"], axis=1)[:, None]
         for name, values in parts.items():
@@ -152,13 +157,15 @@ def _by_stage(
     found: LayerSizes,
     at: dict[str, Array],
     held: Stages,
-    sequence: int,
     how: TrainingConstants,
-    states: float,
+    by: Method,
+    each: tuple[float, float, float],
 ) -> dict[str, Array]:
-    """What chips of each stage keep: arrays by layout and stage."""
-    dp, tp, cp, ep, zero, mbs = (
-        at[name][:, None] for name in ("dp", "tp", "cp", "ep", "zero", "mbs")
+    """What chips of each stage keep: arrays by layout and stage. Of `each` parameter, bytes of the
+    weight, the gradient and the optimizer's states.
+    """
+    dp, tp, cp, ep, zero, mbs, sequence = (
+        at[name][:, None] for name in ("dp", "tp", "cp", "ep", "zero", "mbs", "sequence")
     )
     pp = len(held.layers)
     copies, tokens = dp * cp, mbs * sequence / cp
@@ -176,11 +183,12 @@ def _by_stage(
         shares = shared / np.where(apart, copies, 1) + experts / np.where(apart, copies / ep, 1)
         return np.asarray(bytes_ * shares)
 
-    one = np.asarray(found.kept)[at["recompute"].astype(int)][:, None]
+    every = found.kept[0] - by.drops * found.last + how.norms / ELEMENT * found.scaled
+    one = np.asarray([every, *found.kept[1:]])[at["recompute"].astype(int)][:, None]
     many = in_flight_microbatches(pp, at["acc"], round(float(at["interleave"][0])), at["afab"])
     activations = many * held.layers * tokens * one * ELEMENT / tp
     # While a layer is computed again, all that it keeps without recomputation is there once.
-    again = (found.kept[0] - one) * tokens * ELEMENT / tp * (held.layers > 0)
+    again = (every - one) * tokens * ELEMENT / tp * (held.layers > 0)
     # What tensor parallelism gathers comes from the other chips: all but the chip's own part.
     gathered = np.where(
         (tp > 1) & (pp == 1) & (at["recompute"][:, None] == 0),
@@ -188,10 +196,14 @@ def _by_stage(
         0.0,
     )
     passing = np.where(tp > 1, tokens * found.width * ELEMENT, 0.0)
-    buckets = np.where((copies > 1) & (zero < 2), BUCKET * (shared + experts), 0.0)
-    layer = np.where(zero >= 3, 2 * WEIGHT * (found.shared + found.routed / ep) / tp, 0.0)
+    weight, gradient, states = each
+    share = BUCKET * gradient / GRADIENT
+    buckets = np.where((copies > 1) & (zero < 2), share * (shared + experts), 0.0)
+    layer = np.where(zero >= 3, 2 * weight * (found.shared + found.routed / ep) / tp, 0.0)
+    layer = layer + by.quantised * how.unpacked * WEIGHT * held.head * found.head / tp
     logits = how.logits * held.logits * tokens * found.vocab * SINGLE / tp
-    weights, gradients = kept(WEIGHT, 3), kept(GRADIENT, 2)
+    weights = kept(weight, 3)
+    gradients = kept(gradient, 2) + by.frozen * (copies > 1) * kept(how.frozen_gradients, 3)
     optimizer = kept(states, 1)
     handed = weights + gradients + optimizer + activations + again + logits + buckets + layer
     parts = {

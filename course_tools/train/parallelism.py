@@ -21,7 +21,10 @@ from course_tools.files import DATA
 from course_tools.train.counts import PASSES
 
 FOLDER = DATA / "training"
-FRAMEWORK = "nanotron"
+FRAMEWORK = "typical"
+TUNING = "litgpt"  # whose memory in fine-tuning was measured
+# Frameworks whose constants hold what the cluster added on which they were measured.
+MEASURED = ("nanotron",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +69,12 @@ class Cluster:
         size, many, apart = np.broadcast_arrays(bytes, n, stride)
         if self.chip.node is None:
             way = "ring" if collective == "all-to-all" else None
-            return phases(collective, size, self.inside, many, way)
+            # Those who fill the torus send along all its axes at once [austin2025, chapter 3].
+            own, one = next(iter(self.chip.links.values()), self.inside), self.inside
+            alone = (many == self.count) & (collective != "all-to-all")
+            links: Any = np.where(alone, np.asarray(own.count), np.asarray(one.count))
+            axes = Link(own.per_direction, links, one.latency)
+            return phases(collective, size, axes, many, way)
         each = np.gcd(np.maximum(self.each // apart, 1).astype(int), many.astype(int))
         # Those that are not one after another cannot fill a machine together.
         each = np.where(self.each % apart == 0, each, np.where(apart == 1, each, 1))
@@ -103,11 +111,16 @@ def cluster(chips: str | Cluster | Accelerator, number: int | None = None) -> Cl
     return Cluster(on, count("number", many))
 
 
-class TrainingConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a framework's runs add to what physics asks of them, fitted by `tools.fit_training`."""
+class TrainingConstants(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """What frameworks add to what physics asks, or one on one cluster: `tools.fit_training`."""
 
     source: str  # what they were fitted to
     rows: int  # and how many runs of it
+    chips: tuple[str, ...]  # on which chips
+    # From least to most, of what was fitted: ``"chips"`` and ``"sequence"``.
+    region: dict[str, tuple[float, float]]
     fragmentation: float  # memory taken over memory needed, of all that the allocator hands out
     logits: float  # copies of the logits in single precision that live at once
     # Of the inputs that tensor parallelism gathers, the share that is kept for the backward pass
@@ -116,30 +129,45 @@ class TrainingConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     passing: float  # arrays of a microbatch's tokens, as wide as the model, between operators
     runtime: float  # byte that libraries take on every chip
     usable: float  # share of the memory above which a run more likely fails than not
+    memory: float  # how far memories lie from the expected, as a logarithm
+    products: float  # share of the peak that products reach at most in training
     attention: float  # share of the peak that attention reaches, its backward pass included
+    routed: float  # how often longer the products of a mixture's experts take than others
     # How often each byte that a layer keeps crosses the memory's port, forward and backward.
     traffic: float
+    fused: float  # the share of that which a program leaves that is compiled as a whole
     launch: float  # s that the host takes for a layer and microbatch, alone
     launch_shared: float  # and where chips share matrices
-    # S that each further chip of a tensor-parallel group adds to that where a pipeline crosses
-    # machines.
-    stall: float
     nvlink: float  # share of its rate that a link reaches within a machine
     ports: float  # that ports reach across machines for a layer's tokens
-    gradients: float  # and for gradients
+    gradients: float  # and for gradients and weights
+    # Of what gradients and weights take, the share that arithmetic hides where it takes as long.
+    hides: float
     # Whether each copy gets the sum of its own share of the gradients with ZeRO 1, not of all.
     scatters: bool
-    # Copies of the model up to which published runs crashed whose pipeline summed a tied embedding
-    # over two stages and several microbatches, without ZeRO, on several machines: why is not known.
-    tied_copies: int
     update: float  # byte that the optimizer moves for each parameter
-    pressure: float  # how much longer steps take whose memory is above `tight` of the chip's
-    tight: float
-    far: float  # machines above which networks were slower
-    far_ports: float  # so many times for gradients
-    far_stage: float  # and so many s for a microbatch at each stage boundary
     low: float  # factors on the expected step: an 80 % range
     high: float
+    decade: float  # how much wider it is a decade outside the region, as a logarithm
+    unlike: float  # and on a chip, or in a format, of which no run was fitted
+    # What an engine keeps in fine-tuning: bytes beside bf16 of each element that a norm takes in;
+    # heads in bf16 that a quantised one is unpacked to; and bytes that shards of frozen parameters
+    # have for gradients.
+    norms: float = 0.0
+    unpacked: float = 0.0
+    frozen_gradients: float = 0.0
+    # Of one cluster, and nothing where none is meant. S that each further chip of a tensor-parallel
+    # group adds to a launch where a pipeline crosses machines.
+    stall: float = 0.0
+    # How much longer steps take whose memory is above `tight` of the chip's.
+    pressure: float = 0.0
+    tight: float = 0.9
+    far: float = np.inf  # machines above which its network was slower
+    far_ports: float = 1.0  # so many times for gradients
+    far_stage: float = 0.0  # and so many s for a microbatch at each stage boundary
+    # How much longer steps with a pipeline took in the mean beside the expected: some stood still,
+    # nobody knows which will. Layouts are ranked by it.
+    piped: float = 1.0
 
 
 def frameworks() -> tuple[str, ...]:
@@ -263,14 +291,15 @@ def layout(text: str | Layout) -> Layout:
     return Layout(**found)
 
 
-def columns(layouts: Iterable[Layout]) -> dict[str, Array]:
-    """Layouts as arrays of one length, by what each counts; recomputation by its place in `PASSES`,
-    and `afab` is 1 where the schedule is.
+def columns(layouts: Iterable[Layout], sequence: ArrayLike) -> dict[str, Array]:
+    """Layouts as arrays of one length, by what each counts, with the tokens of their sequences;
+    recomputation by its place in `PASSES`, and `afab` is 1 where the schedule is.
     """
     every = tuple(layouts)
     found = {name: np.array([float(getattr(one, name)) for one in every]) for name in NUMBERS}
     found["recompute"] = np.array([float(list(PASSES).index(one.recompute)) for one in every])
     found["afab"] = np.array([float(one.schedule == "afab") for one in every])
+    found["sequence"] = np.broadcast_to(np.asarray(sequence, dtype=float), len(every))
     return found
 
 

@@ -24,7 +24,8 @@ from course_lib.core.checks import (
     single,
     together,
 )
-from course_lib.specs import Transformer
+from course_lib.core.dtypes import BITS, itemsize
+from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import transformer
 from course_lib.specs.rental import quotes
 from course_tools.calibrate.constants import calibration
@@ -40,7 +41,7 @@ from course_tools.train.footprints import (
     refuse_layout,
 )
 from course_tools.train.parallelism import (
-    FRAMEWORK,
+    MEASURED,
     Cluster,
     Layout,
     TrainingConstants,
@@ -49,6 +50,8 @@ from course_tools.train.parallelism import (
     constants,
 )
 from course_tools.train.parallelism import layout as layout_from
+from course_tools.train.tuning import Method, constants_for
+from course_tools.train.tuning import method as tuned
 
 Array = NDArray[np.float64]
 # What an expected step is made of, s: arithmetic by kind, collectives of a layer, the host, waiting
@@ -72,6 +75,7 @@ PARTS = (
 POLICIES = tuple(PASSES)  # of recomputation, in the order in which they are tried
 _SHARP = 8.0  # how sharply the longer of host and device decides: the power of their mean
 _APART, _SHARDED = 2, 3  # stages of ZeRO
+FULL = Method()
 # Byte that no optimizer saves: a weight and two moments in single precision, read and written.
 _UPDATE = 24.0
 
@@ -107,16 +111,27 @@ class TrainingTimes(NamedTuple):
     parts: dict[str, Array]  # of the expected time, by `PARTS`
     exchanges: tuple[Exchange, ...]  # one for each kind that a layout has
     memory: dict[str, Array]  # byte, by name
+    risk: Array  # the chance that the memory does not suffice
+    ranked: Array  # s by which layouts are ranked: in the mean, of runs that may fail
     empty: NDArray[np.bool_]  # whether a stage of the pipeline has nothing
 
 
 def times(
-    model: Transformer, on: Cluster, at: dict[str, Array], sequence: int, how: TrainingConstants
+    model: Transformer,
+    on: Cluster,
+    at: dict[str, Array],
+    how: TrainingConstants,
+    dtype: str = "bf16",
+    by: Method = FULL,
 ) -> TrainingTimes:
-    """Steps of many layouts."""
-    found, memory = layer_sizes(model), fullest_memory(model, at, sequence, how)
-    chip, peak = on.chip, on.chip.peak("bf16")
+    """Steps of many layouts; `dtype` is that of the layers' products. Attention, the head, and what
+    is kept and sent stay in bf16.
+    """
+    found, memory = layer_sizes(model), fullest_memory(model, at, how, by)
+    trains, weight, sequence = by.trains(model), by.weight(model), at["sequence"]
+    chip, peak, fast = on.chip, on.chip.peak("bf16"), on.chip.peak(dtype)
     reached = calibration(chip, "bf16").constants
+    share = min(reached.compute, how.products)
     dp, tp, pp, cp, zero, mbs, acc = (
         at[name] for name in ("dp", "tp", "pp", "cp", "zero", "mbs", "acc")
     )
@@ -126,20 +141,29 @@ def times(
     # Of what a forward pass leaves, the share that the backward one has to make again.
     again = (1 - np.asarray(found.kept) / kept)[policy]
     # Of a layer and microbatch, on each chip: FLOP, and byte that cross the memory's port.
-    products = 2 * passes * tokens * found.met / tp
+    # Frozen weights have no gradient of their own: of the two products of the backward pass, one.
+    least = passes - by.frozen
+    products = 2 * least * tokens * found.met / tp
     pairs = passes * tokens * found.pairs * (sequence + 1) / 2 / tp
     moved = (1 + again / PASSES["none"]) * tokens * kept * ELEMENT / tp
-    head = 2 * PASSES["none"] * tokens * found.vocab * found.width / tp * (found.head > 0)
+    head = 2 * (PASSES["none"] - by.frozen) * tokens * found.vocab * found.width / tp
+    head = head * (found.head > 0)
+    # Quantised weights are read, written as bf16 and read again before each product.
+    unpacked = by.quantised * least * found.met * (itemsize(by.w) + 2 * WEIGHT) / tp
     logits = tokens * found.vocab * 4 / tp
     layers, heads, deepest, parameters, empty = _slowest_stage(
         found, at, products / peak, head / peak
     )
+    # What experts take longer is no arithmetic, which a narrower format would shorten.
+    grouped = peak / fast + (how.routed - 1) * found.met_routed / found.met
     device = {
-        "products": (layers * products + heads * head) / (peak * reached.compute),
+        "products": (layers * products * grouped + heads * head) / (peak * share),
         "attention": layers * pairs / (peak * how.attention),
         "traffic": how.traffic
+        * (how.fused if chip.node is None else 1.0)
         * (layers * moved + heads * logits)
-        / (chip.bandwidth * reached.bandwidth),
+        / (chip.bandwidth * reached.bandwidth)
+        + layers * unpacked / (chip.bandwidth * reached.bandwidth),
     }
     sent = tokens * found.width * ELEMENT
     many, full = acc * deepest, policy == POLICIES.index("full")
@@ -175,14 +199,20 @@ def times(
     ports = how.gradients / (how.far_ports if far else 1.0)
     # Gradients are summed over copies once a step, with ZeRO 2 after each microbatch. Copies of one
     # expert are fewer than those of the rest, on as many chips: the same bytes.
-    least = np.where(zero >= _APART, acc, 2.0 - (zero == 1))
-    done = np.where((zero == 1) & (not how.scatters), 2.0, least)
-    gradients = send("gradients", "reduce-scatter", copies, tp, each * GRADIENT, done, ports)
-    gradients = gradients._replace(bound=gradients.bound * least / done)
+    fewest = np.where(zero >= _APART, acc, 2.0 - (zero == 1))
+    done = np.where((zero == 1) & (not how.scatters), 2.0, fewest)
+    summed = each * trains * GRADIENT
+    gradients = send("gradients", "reduce-scatter", copies, tp, summed, done, ports)
+    gradients = gradients._replace(bound=gradients.bound * fewest / done)
     # With ZeRO 3 weights are gathered for either pass of each microbatch.
-    gathers = np.where(zero >= _SHARDED, 2.0 * acc, 1.0 * (zero >= 1))
-    weights = send("weights", "all-gather", copies, tp, each * WEIGHT, gathers, ports)
-    owned = each / np.where(zero >= 1, copies, 1)
+    gathers = np.where(zero >= _SHARDED, 2.0 * acc, trains * (zero >= 1))
+    weights = send("weights", "all-gather", copies, tp, each * weight, gathers, ports)
+    # Arithmetic hides them: that of all microbatches where they go with each, else of the last one.
+    window = busy * np.where(zero >= _SHARDED, acc, 1.0)
+    both = gradients.seconds + weights.seconds
+    shown = np.maximum((1 - how.hides) * both, both - window) / np.where(both > 0, both, 1.0)
+    gradients, weights = (one._replace(exposed=one.seconds * shown) for one in (gradients, weights))
+    owned = each * trains / np.where(zero >= 1, copies, 1)
     parts = {name: acc * seconds for name, seconds in device.items()}
     parts |= {
         "launches": acc * (slower - busy),
@@ -193,14 +223,14 @@ def times(
         "optimizer": owned * how.update / (chip.bandwidth * reached.bandwidth),
     }
     expected = np.asarray(sum(parts.values()))
-    parts["pressure"] = (
-        expected * how.pressure * (memory["total"] > how.tight * (chip.memory or np.inf))
-    )
+    parts["pressure"] = expected * how.pressure * _chance_above(how.tight, memory, chip, how)
     exchanges = tuple(
         one for one in (*inner, crossing, gradients, weights) if np.any(one.seconds > 0)
     )
     # Each resource at what it is sold for, all at once.
-    arithmetic = _in_order(found, at, (products + pairs) / peak, head / peak)
+    # Below the first trained matrix nothing needs a gradient: at most a layer's.
+    spared = 1 - by.frozen / (least * found.layers)
+    arithmetic = _in_order(found, at, (products * spared + pairs) / fast, head / fast)
     limits = [arithmetic, owned * _UPDATE / chip.bandwidth, *(one.bound for one in exchanges)]
     bound = np.asarray(np.max(np.broadcast_arrays(*limits), axis=0))
     expected = expected + parts["pressure"]
@@ -208,7 +238,23 @@ def times(
     parts["bubble"] = parts["bubble"] + np.maximum(bound - expected, 0.0)
     expected = np.maximum(expected, bound)
     parts = {name: parts[name] for name in PARTS}
-    return TrainingTimes(bound, expected, parts, exchanges, memory, empty)
+    risk = _chance_above(how.usable, memory, chip, how)
+    ranked = rank(expected, pp, risk, how)
+    return TrainingTimes(bound, expected, parts, exchanges, memory, risk, ranked, empty)
+
+
+def rank(expected: Any, pp: Any, risk: Any, how: TrainingConstants) -> Any:
+    """S by which layouts are ranked: in the mean, of runs that may have too little memory."""
+    return expected * np.where(pp > 1, how.piped, 1.0) / np.maximum(1 - risk, 1e-9)
+
+
+def _chance_above(
+    share: float, memory: dict[str, Array], chip: Accelerator, how: TrainingConstants
+) -> Array:
+    """The chance that a memory known to `how.memory` takes more than a share of the chip's."""
+    over = np.log(memory["total"] / (share * (chip.memory or np.inf))) / how.memory
+    # The logistic curve nearest to the normal distribution.
+    return np.asarray(1 / (1 + np.exp(-1.702 * over)))
 
 
 def _slowest_stage(
@@ -298,6 +344,9 @@ class TrainingStep:
     expected_s: float
     low_s: float
     high_s: float
+    # S on a cluster and with a framework that were measured, by the framework's name: what that
+    # machine adds is no physics, and another may be free of it.
+    measured_s: Mapping[str, float]
     # tokens_per_s_per_chip, mfu, hfu: at the expected time; attention counted as the whole square
     tokens_per_s_per_chip: float
     mfu: float
@@ -306,6 +355,10 @@ class TrainingStep:
     # fits, why_not: whether the run is expected to work; why it is not, empty where it is
     fits: bool
     why_not: str
+    risk: float  # the chance that the memory does not suffice, which is known to some per cent only
+    warning: str  # what went wrong in runs like it, for reasons that nobody knows; mostly empty
+    dtype: str  # format of the layers' products
+    method: Method  # what is trained
     parts: Mapping[str, float]  # what `expected_s` is made of, s, by name
     exchanges: tuple[Exchange, ...]  # what chips exchange, over which link, hidden and exposed
 
@@ -326,7 +379,9 @@ def step(
     layout: Layout | str,
     sequence: int,
     *,
-    framework: TrainingConstants | str = FRAMEWORK,
+    framework: TrainingConstants | str | None = None,
+    dtype: str = "bf16",
+    method: Method | str = "full",
 ) -> TrainingStep:
     """What a training step takes.
 
@@ -336,7 +391,12 @@ def step(
     chips : a cluster, or text as ``"64xh100-sxm"``.
     layout : a layout or its text; all chips take part.
     sequence : tokens of each sequence.
-    framework : whose constants: what software adds to physics.
+    framework : whose constants: what software adds to physics. ``"typical"`` is what several
+        frameworks reach that overlap well, and is taken when nothing is said, but for frozen
+        weights, where it is ``"litgpt"``; ``"nanotron"`` is one of them on the cluster measured.
+    dtype : format of the layers' products, as ``"fp8"``; all else stays in bf16.
+    method : ``"full"``, ``"lora,r=16"`` or ``"qlora,r=16"``, with ``on=qv`` or ``on=all`` and the
+        frozen weights' format, as ``w=nf4-double``.
 
     Examples
     --------
@@ -353,35 +413,40 @@ def step(
     tokens = count("sequence", sequence)
     if refusal := refuse_layout(one, how, tokens):
         raise CourseError(refusal)
-    return _steps_of(one, on, [how], tokens, constants(framework))[0]
+    known("dtype", dtype, BITS)
+    by = tuned(method)
+    return _steps_of(one, on, [how], tokens, constants_for(framework, by), dtype, by)[0]
 
 
+TIED = "published runs that summed a tied embedding over two stages without ZeRO crashed"
 _REASONS = {
     "memory": "the fullest chip has too little memory",
     "stages": "the pipeline has more stages than the model has blocks for",
-    "tied": "published runs that summed a tied embedding over two stages without ZeRO crashed",
 }
 
 
-def expected_to_work(
-    model: Transformer,
-    on: Cluster,
-    at: dict[str, Array],
-    done: TrainingTimes,
-    how: TrainingConstants,
-) -> dict[str, Any]:
+def expected_to_work(on: Cluster, done: TrainingTimes, how: TrainingConstants) -> dict[str, Any]:
     """Whether runs are expected to work, an array by reason."""
-    tied = (
-        (model.head == "tied")
-        & (on.machines > 1)
-        & (at["pp"] > 1)
-        & (at["zero"] == 0)
-        & (at["acc"] > 1)
-        & (at["dp"] > 1)
-        & (at["dp"] <= how.tied_copies)
-    )
     room = how.usable * (on.chip.memory or np.inf)
-    return {"memory": done.memory["total"] <= room, "stages": ~done.empty, "tied": ~tied}
+    return {"memory": done.memory["total"] <= room, "stages": ~done.empty}
+
+
+def step_range(
+    how: TrainingConstants, on: Cluster, sequence: ArrayLike, dtype: str = "bf16"
+) -> tuple[Any, Any]:
+    """Factors on the expected step, an 80 % range: wider by the decades of chips and of tokens
+    outside what was fitted, and for a chip or a format that was not.
+    """
+    doubts: list[Any] = [
+        how.unlike * (on.chip.key not in how.chips),
+        how.unlike * (dtype != "bf16"),
+    ]
+    for name, value in (("chips", on.count), ("sequence", np.asarray(sequence))):
+        least, most = how.region[name]
+        out = np.maximum(np.log10(np.maximum(value, 1.0) / most), np.log10(least / value))
+        doubts.append(how.decade * np.maximum(out, 0.0))
+    doubt = np.sqrt(sum(one**2 for one in doubts))
+    return np.exp(-np.hypot(np.log(how.low), doubt)), np.exp(np.hypot(np.log(how.high), doubt))
 
 
 def _steps_of(
@@ -390,17 +455,24 @@ def _steps_of(
     layouts: Iterable[Layout],
     sequence: int,
     how: TrainingConstants,
+    dtype: str,
+    by: Method,
 ) -> list[TrainingStep]:
     """`step` of many layouts."""
     every, found = tuple(layouts), list[TrainingStep]()
-    at = columns(every)
-    done = times(model, on, at, sequence, how)
-    working = expected_to_work(model, on, at, done, how)
-    counted = float(flops(model, sequence))
+    at = columns(every, sequence)
+    done = times(model, on, at, how, dtype, by)
+    like = {name: times(model, on, at, constants(name), dtype, by).expected for name in MEASURED}
+    working = expected_to_work(on, done, how)
+    low, high = step_range(how, on, sequence, dtype)
+    # What a token needs: of frozen weights, two of three products.
+    needed = model.active_parameters * (1 - by.frozen / PASSES["none"])
+    counted = float(flops(model, sequence, parameters=needed))
     for i, one in enumerate(every):
         bound, expected = float(done.bound[i]), float(done.expected[i])
         speed = one.batch * sequence / (expected * on.count)
-        used = counted * speed / on.chip.peak("bf16")
+        used = counted * speed / on.chip.peak(dtype)
+        tied = model.head == "tied" and one.pp > 1 and one.dp > 1 and one.zero == 0
         exchanges = tuple(
             Exchange(*each[:3], *(float(values[i]) for values in each[3:]))
             for each in done.exchanges
@@ -413,14 +485,19 @@ def _steps_of(
                 sequence=sequence,
                 bound_s=bound,
                 expected_s=expected,
-                low_s=max(expected * how.low, bound),
-                high_s=expected * how.high,
+                low_s=max(expected * float(low), bound),
+                high_s=expected * float(high),
+                measured_s={name: float(seconds[i]) for name, seconds in like.items()},
                 tokens_per_s_per_chip=speed,
                 mfu=used,
                 hfu=used * PASSES[one.recompute] / PASSES["none"],
                 memory=TrainingMemory(**{name: float(done.memory[name][i]) for name in MEMORIES}),
                 fits=all(bool(each[i]) for each in working.values()),
                 why_not="; ".join(_REASONS[name] for name, each in working.items() if not each[i]),
+                risk=float(done.risk[i]),
+                warning=TIED if tied and on.machines > 1 and one.acc > 1 else "",
+                dtype=dtype,
+                method=by,
                 parts={name: float(values[i]) for name, values in done.parts.items()},
                 exchanges=exchanges,
             )
@@ -435,7 +512,8 @@ class RankedLayout:
     # layout, step: which, and what it takes
     layout: Layout
     step: TrainingStep
-    behind: float  # how much longer it takes than the first, a fraction
+    # How much longer it takes than the first, a fraction: in the mean, with the runs that fail.
+    behind: float
     # Of a layout that loses, the part that costs it most against the first; empty for that.
     why: str
 
@@ -449,9 +527,13 @@ def layouts(
     zeros: Iterable[int] = (0, 1, 3),
     recompute: Iterable[str] = POLICIES,
     most: int | None = None,
-    framework: TrainingConstants | str = FRAMEWORK,
+    framework: TrainingConstants | str | None = None,
+    dtype: str = "bf16",
+    method: Method | str = "full",
 ) -> list[RankedLayout]:
-    """Layouts whose memory suffices, the fastest first; none where no layout fits.
+    """Layouts whose memory suffices, the fastest first; none where no layout fits. One whose memory
+    may not suffice, for all that is known of it, stands further down: by its expected time over the
+    chance that it runs.
 
     Every way is tried in which powers of two, and what is left, share the chips and the batch, but
     neither interleaving nor context parallelism; one that recomputes is kept only where its layout
@@ -459,7 +541,7 @@ def layouts(
 
     Parameters
     ----------
-    model, chips, sequence, framework : as in `step`.
+    model, chips, sequence, framework, dtype, method : as in `step`.
     batch : sequences of a step.
     zeros, recompute : stages of ZeRO and policies to try.
     most : how many are returned; all if not given.
@@ -484,20 +566,26 @@ def layouts(
         for each in _ways(one, on, sequences, stages, policies[0])
         if not refuse_layout(one, each, tokens)
     ]
-    how, found = constants(framework), list[TrainingStep]()
+    known("dtype", dtype, BITS)
+    by, found = tuned(method), list[TrainingStep]()
+    how = constants_for(framework, by)
     for policy in policies:
         some = [replace(each, recompute=policy) for each in every]
-        done = _steps_of(one, on, some, tokens, how) if some else []
+        done = _steps_of(one, on, some, tokens, how, dtype, by) if some else []
         found += [step for step in done if step.fits]
         every = [step.layout for step in done if not step.fits]
-    found.sort(key=lambda step: step.expected_s)
+
+    def place(one: TrainingStep) -> float:
+        return float(rank(one.expected_s, one.layout.pp, one.risk, how))
+
+    found.sort(key=place)
 
     ranked = []
     for step in found[:listed]:
         best = found[0]
         lost = {name: seconds - best.parts[name] for name, seconds in step.parts.items()}
         why = "" if step is best else max(lost, key=lambda name: lost[name])
-        ranked.append(RankedLayout(step.layout, step, step.expected_s / best.expected_s - 1, why))
+        ranked.append(RankedLayout(step.layout, step, place(step) / place(best) - 1, why))
     return ranked
 
 
@@ -639,13 +727,15 @@ def run(
     disk: float = 2e9,
     save_fixed: float = SAVE_FIXED,
     usd_per_hour: float | None = None,
-    framework: TrainingConstants | str = FRAMEWORK,
+    framework: TrainingConstants | str | None = None,
+    dtype: str = "bf16",
+    method: Method | str = "full",
 ) -> TrainingRun:
     """Days and dollars of training on so many tokens.
 
     Parameters
     ----------
-    model, chips, layout, sequence, framework : as in `step`.
+    model, chips, layout, sequence, framework, dtype, method : as in `step`.
     tokens : in all.
     chip_failure_days : days of one chip from failure to failure, its share of the machine's
         included: an assumption, to be replaced by what the reader's machines do.
@@ -664,8 +754,9 @@ def run(
     one, on = transformer(model), cluster(chips)
     wanted, written = _one("tokens", tokens), _one("disk", disk)
     apart = _one("chip_failure_days", chip_failure_days) * DAY / on.count
-    each = step(one, on, layout, sequence, framework=framework)
-    saved = one.parameters * (WEIGHT + OPTIMIZERS["adamw"])
+    how = {"framework": framework, "dtype": dtype, "method": method}
+    each = step(one, on, layout, sequence, **how)  # type: ignore[arg-type]
+    saved = each.method.trainable(one) * (WEIGHT + OPTIMIZERS["adamw"])
     least = single("save_fixed", nonnegative("save_fixed", save_fixed))
     stops = save_time(saved, written * on.machines, fixed=least)
     down = single("restart", nonnegative("restart", restart))

@@ -80,8 +80,11 @@ def test_no_microbatch_and_no_recomputation_is_faster_than_the_one_shown(one):
             if each % mbs == 0
             for policy in ("none", "full")
         ]  # fmt: skip
-        speeds = [step.tokens_per_s_per_chip for step in others if step.fits]
-        assert max(speeds, default=0.0) <= said["rate"] * (1 + 1e-9)
+        # By the expected time over the chance that the memory suffices.
+        chosen_step = train.step(chosen["model"], f"{chosen['chips']}xh100-sxm", how, SEQUENCE)
+        speeds = [step.tokens_per_s_per_chip * (1 - step.risk) for step in others if step.fits]
+        most = said["rate"] * (1 - chosen_step.risk)
+        assert max(speeds, default=0.0) <= most * (1 + 1e-9)
 
 
 def test_the_best_is_the_first_of_the_ranked_list(one):
@@ -129,7 +132,7 @@ def test_a_page_gets_the_ticks_and_what_is_too_much_is_loud(one):
     assert data["x"]["ticks"] == data["y"]["ticks"] == list(training.SPREAD)
     assert "ticks" not in payload(explore.batch())["x"]
     assert html(one).count('class="loud"') == 0
-    assert html(explore.layouts("llama-3-70b")).count('class="loud"') == 1
+    assert html(explore.layouts("llama-3-405b")).count('class="loud"') == 1
 
 
 def test_a_live_kernel_maps_what_no_table_has(one):

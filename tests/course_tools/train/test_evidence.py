@@ -30,7 +30,7 @@ def test_what_ships_keeps_its_errors(name):
     found = train.check(name)
     assert found.broken == 0
     assert found.figures["memory_error"] < 0.12
-    assert found.figures["auc"] > 0.97
+    assert found.figures["auc"] > 0.93
     assert found.figures["false_alarms"] < 0.015
     assert found.figures["speed_error"] < 0.11
     assert np.median(list(found.regrets.values())) < 0.06
@@ -38,7 +38,7 @@ def test_what_ships_keeps_its_errors(name):
 
 
 def test_a_range_holds_at_least_four_in_five_of_what_was_fitted():
-    how = train.constants()
+    how = train.constants(evidence.PLAYBOOK)
     inside = []
     for name in train.shapes():
         found = train.check(name)
@@ -60,7 +60,8 @@ def test_a_fit_to_memory_alone_lowers_its_error():
 
 @pytest.mark.parametrize("name", ["1B", "8B"])
 def test_a_new_fit_to_one_model_gives_what_is_kept(name):
-    kept, again = evidence.fitted_to(name), fit_training.fit([name])
+    shared = fit_training.shared_of(train.constants())
+    kept, again = evidence.fitted_to(name), fit_training.fit([name], shared)
     for constant in kept.__struct_fields__:
         one = getattr(again, constant)
         if isinstance(one, float):
@@ -74,12 +75,40 @@ def test_constants_of_one_model_predict_the_other():
         found = train.check(name, evidence.fitted_to(fitted))
         assert found.broken == 0
         assert found.figures["memory_error"] < 0.15
-        assert found.figures["auc"] > 0.97
-        assert found.figures["speed_error"] < 0.17
-        assert np.median(list(found.regrets.values())) < 0.15
+        assert found.figures["auc"] > 0.93
+        assert found.figures["speed_error"] < 0.16
+        assert np.median(list(found.regrets.values())) < 0.12
         # The chapter says of both in words: none.
         assert not np.isinf(list(found.regrets.values())).any()
         ratio = found.tokens_per_s / found.runs.tokens_per_s
         piped = np.array([way.pp > 1 for way in found.runs.layouts])
         hoped = found.runs.mfu * ratio > 0.15
         assert not (ratio[hoped & ~piped] > 2).any()
+
+
+def test_constants_fitted_without_a_framework_predict_it():
+    for source, most in (("LLM Foundry", 0.15), ("MaxText", 0.15), ("playbook", 0.25)):
+        ratio = evidence.speed_ratios(source, evidence.without(source))
+        assert np.mean(np.abs(ratio - 1)) < most
+
+
+def test_families_hold_about_four_in_five_and_no_bound_is_broken():
+    for rows in train.error_rows():
+        inside = np.mean((rows.measured >= rows.low) & (rows.measured <= rows.high))
+        assert 0.75 <= inside <= (0.9 if len(rows.chips) >= 40 else 1)
+    for one in evidence.other_runs():
+        done = evidence.predict_others(one, train.constants())
+        tokens = np.array([way.batch for way in one.layouts]) * one.sequence
+        assert np.all(tokens / one.tokens_per_s / one.on.count >= done.bound)
+
+
+def test_fine_tuning_takes_the_memory_that_was_measured():
+    how, off = train.constants("litgpt"), []
+    for run in evidence.tuned_runs():
+        total = float(evidence.tuned_memory(run, how)["total"][0])
+        if np.isnan(run.memory):
+            assert total > how.usable * run.on.chip.memory
+        else:
+            assert total < how.usable * run.on.chip.memory
+            off.append(abs(total / run.memory - 1))
+    assert np.mean(off) < 0.05
