@@ -1,27 +1,21 @@
 """What `make calibrate` runs: fits the constants, and prints and writes how wrong they are."""
 
 from collections.abc import Iterable
-from importlib.util import find_spec
 
 import msgspec
 
+from course_tools.calibrate import evidence
 from course_tools.calibrate.constants import to_toml
 from course_tools.calibrate.errors import FILE, ErrorRow, FamilyErrors, error_table
-from course_tools.calibrate.evidence import broken, error_rows
+from course_tools.serve import evidence as services
+from course_tools.train import evidence as training
 from tools.fit_chips import fit_and_write
 from tools.fit_engine import fit_and_write as fit_engines
-
-# What else has rows of its own: each with a function `error_rows`.
-OTHERS = ("course_tools.serve.evidence", "course_tools.train.evidence")
 
 
 def every_row() -> list[FamilyErrors]:
     """The rows of products, steps and collectives, of services and of training."""
-    rows = error_rows()
-    for name in OTHERS:
-        found = __import__(name, fromlist=["error_rows"]) if find_spec(name) else None
-        rows += getattr(found, "error_rows", list)()
-    return rows
+    return [row for room in (evidence, services, training) for row in room.error_rows()]
 
 
 def as_text(table: Iterable[ErrorRow]) -> str:
@@ -44,5 +38,5 @@ if __name__ == "__main__":
         f"# Written by make calibrate: see tools/calibrate.py.\n{text}", encoding="utf-8"
     )
     print(as_text(table))
-    tested, faster = broken()
+    tested, faster = evidence.broken()
     print(f"{faster} of {tested} measurements whose operands no cache holds broke their bound")

@@ -12,8 +12,6 @@ from course_tools.serve.evidence import (
     CHIP,
     MeasuredService,
     drawn,
-    error_rows,
-    errors,
     means,
     read_log,
     serve_log,
@@ -112,18 +110,3 @@ def write(one: EngineSettings) -> Path:
 def fit_and_write() -> list[Path]:
     """Fit every engine."""
     return [write(fitted(name)) for name in engines()]
-
-
-if __name__ == "__main__":
-    for path in fit_and_write():
-        print(path)
-    for name, off in errors().items():
-        print(f"{name:10} {off:+.1%}")
-    for row in error_rows():
-        miss = np.abs(row.expected / row.measured - 1)
-        inside = np.mean((row.low <= row.measured) & (row.measured <= row.high))
-        width = np.median(row.high / row.low)
-        print(
-            f"{row.family}: {len(miss)}, median {np.median(miss):.1%}, mean {np.mean(miss):.1%}, "
-            f"{inside:.0%} in range, {width:.2f} wide ({row.held})"
-        )

@@ -97,6 +97,7 @@ def served(run: Replayed) -> serve.Served:
         cache_used=0.0,
         calibrated=True,
         source="measured",
+        evidence="",
     )
 
 

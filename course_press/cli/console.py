@@ -18,9 +18,9 @@ from typer import Argument, Exit, Option
 
 from course_lib import CourseError
 from course_lib.specs import Transformer
-from course_tools.counting import named
+from course_tools.counting import named as model_named
 from course_book import t
-from course_book.text import retold
+from course_book.text import named, retold
 
 Model = Annotated[
     str, Argument(help="Key of a model, a config.json, or - for one on standard input.")
@@ -96,6 +96,12 @@ def told(key: str, **values: Any) -> str:
     return t(f"tell-{key}").format(**values)
 
 
+def tested_in_words(evidence: str) -> str:
+    """The rows of the table of errors that stand behind an answer."""
+    rows = [row.partition(": ") for row in evidence.split("; ")]
+    return "; ".join(f"{named(family)}: {retold(tested)}" for family, _, tested in rows)
+
+
 def formats_in_words(said: Mapping[str, str]) -> str:
     """The formats of a step and where they come from, of `counting.told`, as one clause."""
     return "; ".join(f"{told(name)} {retold(one)}" for name, one in said.items())
@@ -139,7 +145,7 @@ def writing(option: str, file: Path) -> Iterator[None]:
 
 def described(given: str, why_not: str) -> Transformer:
     """A model whose sizes say all; of one that has to be traced, `why_not` that will not do."""
-    found = named(given, sys.stdin.read() if given == "-" else None).model
+    found = model_named(given, sys.stdin.read() if given == "-" else None).model
     if not isinstance(found, Transformer):
         raise CourseError(f"model {given!r} is none whose {why_not}")
     return found

@@ -19,7 +19,7 @@ from course_tools.counting import ask, named
 from course_book import n
 from course_book.text import retold
 from course_press.cli import console, costs
-from course_press.cli.console import complain, tell, tell_json, tell_table, told
+from course_press.cli.console import complain, tell, tell_json, tell_table, tested_in_words, told
 
 app = typer.Typer()
 
@@ -115,7 +115,7 @@ def predict(
             tell(told("likely", **times))
             tell(told("constants", **whose))
             tell(retold(found.source), style="dim")
-            tell(retold(found.evidence), style="dim")
+            tell(tested_in_words(found.evidence), style="dim")
     if plot is not None:
         with console.writing("--plot", plot):
             plot.write_bytes(costs.picture(answer, on, plot.suffix[1:]))

@@ -16,7 +16,15 @@ from course_tools.counting import told as told_formats
 from course_book import n, t
 from course_book.text import language
 from course_press.cli import console
-from course_press.cli.console import formats_in_words, progress, tell, tell_json, tell_table, told
+from course_press.cli.console import (
+    formats_in_words,
+    progress,
+    tell,
+    tell_json,
+    tell_table,
+    tested_in_words,
+    told,
+)
 
 app = typer.Typer()
 
@@ -203,7 +211,7 @@ def _show(
             ranges[name] = {share: [of[share] for of in both] for share in both[0]}
     found |= {f"{name}_range_s": of for name, of in ranges.items()}
     if as_json:
-        tell_json({**found, "assumed": {"formats": formats}})
+        tell_json({**found, "evidence": done.evidence, "assumed": {"formats": formats}})
         return
     tell(formats_in_words(formats))
     of = {"requests": n(found["requests"]), "time": n(done.makespan, "s")}
@@ -223,6 +231,8 @@ def _show(
     said = told("expected") if done.calibrated else told("bounds")
     # Where a constant is from is told in English only, as the data has it; --json has it always.
     tell(f"{said}: {done.source}" if language() == "en" else said, style="dim")
+    if done.evidence:
+        tell(tested_in_words(done.evidence), style="dim")
 
 
 def _show_plan(

@@ -12,7 +12,7 @@ from course_tools import train
 from course_book import n, t
 from course_book.text import retold
 from course_press.cli import console
-from course_press.cli.console import tell, tell_json, tell_table, told
+from course_press.cli.console import tell, tell_json, tell_table, tested_in_words, told
 
 app = typer.Typer()
 
@@ -133,6 +133,7 @@ def _record(
         "warning": step.warning,
         "trainable": step.method.trainable(model),
         "step_s": {"lower": step.bound_s, **times},
+        "evidence": step.evidence,
         "measured_s": dict(step.measured_s),
         "tokens_per_s_per_chip": step.tokens_per_s_per_chip,
         "mfu": step.mfu,
@@ -149,6 +150,7 @@ def _show(step: train.TrainingStep, found: dict[str, Any]) -> None:
         name: n(getattr(step, f"{name}_s"), "s") for name in ("expected", "low", "high", "bound")
     }
     tell(told("layout", layout=step.layout, tokens=n(step.tokens), **said))
+    tell(tested_in_words(step.evidence), style="dim")
     for name, seconds in step.measured_s.items():
         tell(told("like", framework=name, time=n(seconds, "s")))
     tell(told("rate", rate=n(step.tokens_per_s_per_chip), mfu=n(step.mfu, "%")))

@@ -19,6 +19,7 @@ FILE = DATA / "calibration" / "errors.toml"
 FIT, TEST, ELSEWHERE, LENT = "fit half", "test half", "other laboratory", "other chips"
 # Which of them says most of what a reader with the chip itself may expect.
 _OWN = (ELSEWHERE, TEST, FIT)
+_LENT = (LENT, ELSEWHERE, TEST)
 FEW = 4  # a row of fewer measurements gives way to the next
 
 
@@ -57,7 +58,7 @@ class ErrorRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         >>> ErrorRow("decode", "other chips", "", 212, 0.081, 0.1, 0.84, 1.5).said()
         'decode, other chips: 8 %, 84 of 100 in range, 212 rows'
         """
-        where = f"{self.held} on {self.chip}" if self.chip else self.held
+        where = f"{self.held}, {self.chip}" if self.chip else self.held
         inside = f"{100 * self.inside:.0f} of 100 in range"
         return f"{self.family}, {where}: {100 * self.median:.0f} %, {inside}, {self.rows} rows"
 
@@ -99,14 +100,15 @@ def known_errors() -> tuple[ErrorRow, ...]:
 
 def tested_by(family: str, chip: Accelerator, own: bool) -> ErrorRow | None:
     """The row that says most of an answer: of the chip itself where it has a file of its `own` and
-    was measured, else of its vendor's chips that were lent another's constants.
+    was measured, else of its vendor's chips that were lent another's constants, or of another
+    laboratory where none is lent.
     """
     rows = [row for row in known_errors() if row.family == family]
     for held in _OWN if own else ():
         for row in rows:
             if row.held == held and row.chip == chip.key and row.rows >= FEW:
                 return row
-    lent = [row for row in rows if row.held == LENT]
+    lent = next(filter(None, ([row for row in rows if row.held == by] for by in _LENT)), [])
     if not any(row.chip in chips() and chip_of(row.chip).vendor == chip.vendor for row in lent):
         return None
     return next((row for row in lent if row.chip == chip.key), lent[0])

@@ -22,12 +22,14 @@ from course_lib.workloads import llm
 from course_lib.workloads.precision import FormatOptions, of_model
 from course_lib.workloads.transformer import operators
 from course_tools.calibrate import calibration
+from course_tools.calibrate.errors import evidence_of
 from course_tools.calibrate.kernels import kernels_of, overlapped
 from course_tools.calibrate.links import Range
 from course_tools.calibrate.timing import sums
 from course_tools.serve.settings import EngineSettings
 
 MOST = 2**20  # tokens of a step: its time is tabulated for each count, which takes ten seconds here
+TESTED = ("first token", "time per token")  # of services, in the table of errors
 # Likely times are computed for each count up to the first, and above at so many tokens' distance.
 FINE, COARSE = 512, 16
 
@@ -63,6 +65,7 @@ class StepTimeModel:
     # calibrated, source: whether these are likely times, else lower bounds; whose constants
     calibrated: bool = True
     source: str
+    evidence: str = ""  # rows of the table of errors
 
     def seconds(self, tokens: int, sequences: int, pairs: float, new: float, seen: float) -> float:
         """S of a step of so many tokens and sequences; `pairs` are tokens times what each looks at,
@@ -154,6 +157,7 @@ def step_times(
     flops, token = (float(np.diff(each)[0]) for each in (np.asarray(work.flops), moved))
     math_, memory = float(np.asarray(alone.t_math)[1] / np.asarray(work.flops)[1]), 1 / on.bandwidth
     launches, order, source, host = 0.0, inf, "lower bounds from datasheets", dict[str, Any]()
+    rows: list[str] = []
     if found is not None:
         # The chip's constants, with how much more of the bandwidth this engine's kernels reach.
         reached = min(found.constants.bandwidth * engine.bandwidth, 1.0)
@@ -162,6 +166,7 @@ def step_times(
         math_, memory, order = math_ / c.compute, memory / c.bandwidth, c.overlap
         launches = float(work.kernels) * (c.overhead + found.engine.gap)
         source = f"{engine.source}; {found.source}"
+        rows = [evidence_of(f"services, {what}", on, False) for what in TESTED]
         doubt = 0.0 if on.key in engine.measured else found.log_sigma
         host = {
             "step": engine.step,
@@ -191,6 +196,7 @@ def step_times(
         token=token,
         calibrated=found is not None,
         source=source,
+        evidence="; ".join(rows),
         **host,
     )
 

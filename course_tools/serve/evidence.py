@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from course_lib.specs import Transformer
 from course_lib.specs.catalog import decoder
+from course_tools.calibrate.errors import LENT, TEST, FamilyErrors
 from course_tools.files import DATA
 from course_tools.measured.published import table
+from course_tools.serve.clock import TESTED
 from course_tools.serve.fleet import Service, service, simulate
 from course_tools.serve.requests import SHARES, Requests, Served, closed_workload, read_requests
 from course_tools.serve.settings import EngineSettings, engine, engines
@@ -95,19 +97,8 @@ _FORMATS = {"fp8": ("fp8", "fp8"), "fp8_block": ("fp8", "fp8"), "nvfp4": ("nvfp4
 # draw them from four fifths of the length upward, as InferenceMAX does.
 _SAME = {("sglang", "0.5.1.post1"), ("sglang", "0.5.8.post1")}
 _DRAWN, _ROUNDS = 0.8, 10
+PERCENTILES = "services, percentiles"  # of the log, in the table of errors
 MANY = 60  # services of an engine that are drawn to be tested
-
-
-class FamilyErrors(NamedTuple):
-    """What was measured, expected, and between what ends, by chip: one row of the error table."""
-
-    family: str
-    held: str
-    chips: tuple[str, ...]
-    measured: NDArray[np.float64]
-    expected: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
 
 
 class MeasuredService(NamedTuple):
@@ -209,34 +200,22 @@ def error_rows() -> list[FamilyErrors]:
     """First tokens and times per token of services, with constants fitted without their chip; and
     percentiles of the log's last two thirds.
     """
-    found: list[tuple[str, float, float, NDArray[np.float64]]] = []
+    rows = []
     for name in engines():
         for one in drawn((each for each in services() if each.engine == name), MANY):
-            made = one.serve(**without(engine(name), one.chip))
-            asked = one.requests
-            ends = np.array([means(made.run(asked)), *map(means, made.ends(asked))])
-            found.append((one.chip, one.first, one.token, ends))
-    chips = tuple(chip for chip, *_ in found)
-    ends = np.array([each for *_, each in found])
-    held = "each chip with constants of the others"
-    rows = []
-    for i, what in enumerate(("first token", "time per token")):
-        measured = np.array([each[1 + i] for each in found])
-        times = ends[:, :, i].T
-        rows.append(FamilyErrors(f"services, {what}", held, chips, measured, *times))
+            made, asked = one.serve(**without(engine(name), one.chip)), one.requests
+            low, high = made.ends(asked)
+            times = zip(*map(means, (made.run(asked), low, high)), strict=True)
+            seen = zip(TESTED, (one.first, one.token), strict=True)
+            for (what, measured), three in zip(seen, times, strict=True):
+                rows.append(FamilyErrors(f"services, {what}", LENT, (one.chip,), measured, *three))
     log = read_log()
-    rest, made = slice(len(log.requests) // 3, None), _of_log()
-    likely = [made.run(log.requests), *made.ends(log.requests)]
-    seen = log.latencies(rest)
-    measured = np.concatenate([np.percentile(seen[name], SHARES) for name in seen])
-    three = [
-        np.concatenate([np.percentile(getattr(done, name)[rest], SHARES) for name in seen])
-        for done in likely
-    ]
-    key = (CHIP,) * len(measured)
-    name = "services, percentiles of a log"
-    return [*rows, FamilyErrors(name, "last two thirds", key, measured, *three)]
-
-
-def _of_log() -> Service:
-    return service(MODEL, CHIP, engine_of=engine(LOG.with_suffix(".json")))
+    rest = slice(len(log.requests) // 3, None)
+    made = service(MODEL, CHIP, engine_of=engine(LOG.with_suffix(".json")))
+    low, high = made.ends(log.requests)
+    runs = (made.run(log.requests), low, high)
+    for what, taken in log.latencies(rest).items():
+        expected, *ends = (np.percentile(getattr(run, what)[rest], SHARES) for run in runs)
+        found = np.percentile(taken, SHARES)
+        rows.append(FamilyErrors(PERCENTILES, TEST, (CHIP,), found, expected, *ends))
+    return rows

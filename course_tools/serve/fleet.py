@@ -392,6 +392,7 @@ def _outcome(
         cache_used=max(1 - each.cache.fewest / each.cache.blocks for each in fleet),
         calibrated=steps.calibrated,
         source=steps.source,
+        evidence=steps.evidence,
         **found,
     )
 

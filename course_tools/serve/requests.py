@@ -315,6 +315,7 @@ class Served:
     # calibrated, source: whether these are likely times, else lower bounds; whose constants
     calibrated: bool
     source: str
+    evidence: str  # rows of the table of errors that say how far such times were off
 
     @property
     def ttft(self) -> Times:

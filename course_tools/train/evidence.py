@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from course_lib.core.checks import known
 from course_lib.specs import Transformer, model
+from course_tools.calibrate.errors import ELSEWHERE, TEST, FamilyErrors
 from course_tools.calibrate.evidence import NORMAL
 from course_tools.measured.published import table
 from course_tools.train.counts import PASSES, flops, layer_sizes
@@ -25,7 +26,16 @@ from course_tools.train.parallelism import (
     constants,
     read_constants,
 )
-from course_tools.train.steps import FULL, TrainingTimes, expected_to_work, step_range, times
+from course_tools.train.steps import (
+    FULL,
+    OTHERS,
+    SAME,
+    TUNED,
+    TrainingTimes,
+    expected_to_work,
+    step_range,
+    times,
+)
 from course_tools.train.tuning import Method
 
 TABLE, CHIP, SEQUENCE = "train_ultrascale_1B_8B", "h100-sxm", 4096
@@ -476,66 +486,40 @@ def predict_runs(runs: Runs, how: TrainingConstants) -> dict[str, Any]:
     return {**found, "fits": fits}
 
 
-class FamilyErrors(NamedTuple):
-    """Measured beside expected of one family of rows, each held out as `held` says."""
-
-    family: str
-    held: str
-    chips: tuple[str, ...]  # of each row
-    measured: Array
-    expected: Array
-    low: Array
-    high: Array
-
-
 def error_rows() -> list[FamilyErrors]:
     """Steps, s, of fast runs by constants fitted without their model or their source; and bytes of
-    fine-tuning.
+    fine-tuning, by constants fitted to inference alone.
 
     Examples
     --------
-    >>> [rows.family for rows in error_rows()]
-    ['training, same framework', 'training, other frameworks', 'fine-tuning memory']
+    >>> sorted({rows.family for rows in error_rows()})
+    ['fine-tuning memory', 'training, other frameworks', 'training, same framework']
     """
-    same, others, memories = [], [], []
+    found = []
+
+    def add(family: str, held: str, key: str, seen: Any, expected: Any, ends: Any) -> None:
+        low, high = (expected * end for end in ends)
+        found.append(FamilyErrors(family, held, (key,), seen, expected, low, high))
+
     ours, its = constants(), constants(PLAYBOOK)
     for name, other in (("1B", "8B"), ("8B", "1B")):
-        found = check(name, fitted_to(other))
-        for many in np.unique(found.runs.machines):
-            some = found.fast & (found.runs.machines == many)
-            on = cluster(CHIP, int(8 * many))
-            took = found.step * found.tokens_per_s / found.runs.tokens_per_s
-            ends = step_range(its, on, SEQUENCE)
-            same.append(_rows(CHIP, took[some], found.step[some], ends))
+        one = check(name, fitted_to(other))
+        took = one.step * one.tokens_per_s / one.runs.tokens_per_s
+        for many in np.unique(one.runs.machines):
+            some = one.fast & (one.runs.machines == many)
+            ends = step_range(its, cluster(CHIP, int(8 * many)), SEQUENCE)
+            add(SAME, TEST, CHIP, took[some], one.step[some], ends)
     for source in SOURCES[:2]:
         how = without(source)
-        for one in other_runs():
-            if one.framework == source:
-                done, tokens = predict_others(one, how), one.sequence / one.tokens_per_s
-                took = np.array([way.batch for way in one.layouts]) * tokens / one.on.count
-                ends = step_range(ours, one.on, one.sequence, one.dtype)
-                others.append(_rows(one.on.chip.key, took, done.expected, ends))
-    how = constants(TUNING)
-    ends = (np.exp(-NORMAL * how.memory), np.exp(NORMAL * how.memory))
+        for runs in (runs for runs in other_runs() if runs.framework == source):
+            done, tokens = predict_others(runs, how), runs.sequence / runs.tokens_per_s
+            took = np.array([way.batch for way in runs.layouts]) * tokens / runs.on.count
+            ends = step_range(ours, runs.on, runs.sequence, runs.dtype)
+            add(OTHERS, ELSEWHERE, runs.on.chip.key, took, done.expected, ends)
+    tuned = constants(TUNING)
+    ends = (np.exp(-NORMAL * tuned.memory), np.exp(NORMAL * tuned.memory))
     for run in tuned_runs():
         if np.isfinite(run.memory):
-            total = tuned_memory(run, how)["total"]
-            memories.append(_rows(run.on.chip.key, np.array([run.memory]), total, ends))
-    return [
-        _family("training, same framework", "the other model's runs fitted", same),
-        _family("training, other frameworks", "the others' runs fitted", others),
-        _family("fine-tuning memory", "inference alone looked at", memories),
-    ]
-
-
-_Rows = tuple[tuple[str, ...], Array, Array, Array, Array]
-
-
-def _rows(chip: str, measured: Array, expected: Array, ends: tuple[Any, Any]) -> _Rows:
-    low, high = (np.broadcast_to(expected * end, measured.shape) for end in ends)
-    return (chip,) * len(measured), measured, expected, low, high
-
-
-def _family(family: str, held: str, rows: list[_Rows]) -> FamilyErrors:
-    chips, *arrays = zip(*rows, strict=True)
-    return FamilyErrors(family, held, sum(chips, ()), *(np.concatenate(one) for one in arrays))
+            total = tuned_memory(run, tuned)["total"]
+            add(TUNED, TEST, run.on.chip.key, np.array([run.memory]), total, ends)
+    return found

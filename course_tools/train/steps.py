@@ -29,6 +29,7 @@ from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import transformer
 from course_lib.specs.rental import quotes
 from course_tools.calibrate.constants import calibration
+from course_tools.calibrate.errors import evidence_of
 from course_tools.train.counts import ELEMENT, PASSES, LayerSizes, flops, layer_sizes
 from course_tools.train.footprints import (
     GRADIENT,
@@ -72,6 +73,9 @@ PARTS = (
     "optimizer",
     "pressure",
 )
+# Families of runs in the table of errors: of fine-tuning, the memory is known, and no time.
+SAME, OTHERS = "training, same framework", "training, other frameworks"
+TUNED = "fine-tuning memory"
 POLICIES = tuple(PASSES)  # of recomputation, in the order in which they are tried
 _SHARP = 8.0  # how sharply the longer of host and device decides: the power of their mean
 _APART, _SHARDED = 2, 3  # stages of ZeRO
@@ -344,6 +348,7 @@ class TrainingStep:
     expected_s: float
     low_s: float
     high_s: float
+    evidence: str  # rows of the table of errors that say how far these were off
     # S on a cluster and with a framework that were measured, by the framework's name: what that
     # machine adds is no physics, and another may be free of it.
     measured_s: Mapping[str, float]
@@ -465,6 +470,8 @@ def _steps_of(
     like = {name: times(model, on, at, constants(name), dtype, by).expected for name in MEASURED}
     working = expected_to_work(on, done, how)
     low, high = step_range(how, on, sequence, dtype)
+    family = TUNED if by.frozen else SAME if how.stall else OTHERS
+    evidence = evidence_of(family, on.chip, on.chip.key in how.chips)
     # What a token needs: of frozen weights, two of three products.
     needed = model.active_parameters * (1 - by.frozen / PASSES["none"])
     counted = float(flops(model, sequence, parameters=needed))
@@ -487,6 +494,7 @@ def _steps_of(
                 expected_s=expected,
                 low_s=max(expected * float(low), bound),
                 high_s=expected * float(high),
+                evidence=evidence,
                 measured_s={name: float(seconds[i]) for name, seconds in like.items()},
                 tokens_per_s_per_chip=speed,
                 mfu=used,
