@@ -46,8 +46,6 @@ bench: $(VENV)/labs
 # Fits course_tools/data/calibration to the published measurements, and prints its errors on what was held out.
 calibrate: $(VENV)/press
 	$(RUN)/python -m tools.calibrate
-	$(RUN)/python -m tools.fit_engine
-	$(RUN)/python -m tools.fit_training
 
 # Pins for every platform. uv takes those with the hash of each file, and installs no other; pip would then ask one of
 # the book itself, which is installed as it lies here, and of torch, so constraints.txt has names and versions only.

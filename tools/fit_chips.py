@@ -68,6 +68,7 @@ MOST = {"compute": 1.0, "bandwidth": 1.0}
 # number is the middle of the two.
 CROWDING = 0.5
 SURE = Range(1.0, 1.0)
+GROUPED = 32.0  # query heads of a shared one beyond which a decode step took many times as long
 
 
 def nvlink_messages() -> list[Messages]:
@@ -344,6 +345,7 @@ OWN = {
     "fp8-block": {"compute": 0.7, "overlap": 2.0},
     "nvfp4": {"compute": 0.5, "overlap": 2.0, "bandwidth": 0.7},
 }
+BOTH = ("fp8", "fp8-block")  # narrow formats that both collected chips have
 BEFORE = {"quantize": 5e-6, "requantize": 4.0}
 LONG = 1e-2  # s: a product alone that takes as long runs at the clock of a step
 
@@ -381,14 +383,16 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
         long.append((some.seconds / _expected(key, "bf16", some, *alone[key]))[some.seconds > LONG])
     burst = float(np.median(np.concatenate(long)))
     # What one chip's constants, cooled, make of the other's products: how far generations lie.
-    lent = []
+    lent, narrow = [], []
     for key, other in (COLLECTED, COLLECTED[::-1]):
-        for dtype in ("bf16", "fp8"):
+        for dtype in ("bf16", *BOTH):
             c, before = alone[other]
             share = cooling(chip(key), chip(other))
             given = {dtype: structs.replace(c[dtype], compute=min(c[dtype].compute * share, 1.0))}
             some = cold(key, dtype)
-            lent.append(np.median(_expected(key, dtype, some, given, before) / some.seconds))
+            ratios = some.seconds / _expected(key, dtype, some, given, before)
+            lent += [np.median(ratios)] if dtype in ("bf16", "fp8") else []
+            narrow += [(ratios, other)] if dtype in BOTH else []
     # And what a search for the best product found on the same chips: how far laboratories do.
     best = [
         np.log(_reached(dtype, key, alone[key][0][dtype]))
@@ -439,6 +443,13 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
             links={**fitted.links, "nvlink": fit_links(halves, switch)},
             attention=_fit_attention(key),
         )
+    tightest = {
+        key: min(one.ranges.values(), key=lambda range_: range_.high / range_.low)
+        for key, one in files.items()
+    }
+    near = [(ratios, Range(*tightest[other].factors(chips))) for ratios, other in narrow]
+    lent_doubts = {"narrow": _doubt(near)} | _between_generations(files)
+    files = {key: structs.replace(one, lent=lent_doubts) for key, one in files.items()}
     means = {
         dtype: {
             name: float(
@@ -451,6 +462,36 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
     return files, means, chips
 
 
+def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
+    """How much wider ranges must be to hold what one collected chip's constants make of another's
+    attention and messages.
+    """
+    attention, large, small = [], [], []
+    for key, other in (COLLECTED, COLLECTED[::-1]):
+        lender = files[other]
+        for kind, parts in PHASES.items():
+            c = lender.attention[kind]
+            for bound, taken in (attentions(key, *part) for part in parts):
+                expected = attention_seconds(Kernel(bound, bound.work), chip(key), c)
+                attention.append((taken / expected, c.range))
+        link = lender.links["nvlink"]
+        ratios, is_large = _ratios(link, nccl(key))
+        large.append((ratios[is_large], link.range))
+        small.append((ratios[~is_large], link.small))
+    families = {"attention": attention, "links": large, "small": small}
+    return {name: _doubt(some) for name, some in families.items()}
+
+
+def _doubt(some: Iterable[tuple[NDArray[Any], Range]]) -> float:
+    """The least doubt, a logarithm, with which four in five of such ratios lie in their range."""
+    needed = []
+    for ratios, given in some:
+        ends: Any = np.where(ratios > 1, np.log(given.high), np.log(given.low))
+        off = np.asarray(np.log(ratios))
+        needed.append(np.sqrt(np.maximum(off**2 - ends**2, 0.0)))
+    return float(np.quantile(np.concatenate(needed), 1 - 2 * TENTH))
+
+
 def _fit_attention(key: str) -> dict[str, AttentionConstants]:
     """What a chip achieves in attention alone, from half of what a collector timed on it."""
     on, found = chip(key), {}
@@ -459,9 +500,12 @@ def _fit_attention(key: str) -> dict[str, AttentionConstants]:
         fit = [~held_out(seconds.size, 0.5) for _, seconds in every]
         start = {"overhead": 1e-5, "compute": 0.6, "bandwidth": 0.7}
         start |= {"exponentials": 16.0} if kind == "prompt" else {"block": 2e-6}
+        rest: dict[str, Any] = {"grouped": GROUPED} if kind == "decode" else {}
 
-        def ratios(given: dict[str, float], every: Any = every, fit: Any = fit) -> NDArray[Any]:
-            c = AttentionConstants(**given, range=SURE)
+        def ratios(
+            given: dict[str, float], every: Any = every, fit: Any = fit, rest: Any = rest
+        ) -> NDArray[Any]:
+            c = AttentionConstants(**given, **rest, range=SURE)
             return np.concatenate(
                 [
                     (seconds / attention_seconds(Kernel(bound, bound.work), on, c))[which]
@@ -473,7 +517,7 @@ def _fit_attention(key: str) -> dict[str, AttentionConstants]:
             return np.asarray(-np.log(of(given)))
 
         best = least_absolute(residuals, start, MOST)
-        found[kind] = AttentionConstants(**best, range=_range(ratios(best)))
+        found[kind] = AttentionConstants(**best, **rest, range=_range(ratios(best)))
     return found
 
 
@@ -553,7 +597,8 @@ def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
         kind: structs.replace(one, range=Range(*one.range.factors(fitted.chips)))
         for kind, one in files[COLLECTED[0]].attention.items()
     }
-    files = {REFERENCE: structs.replace(fitted, attention=lent)} | files
+    doubts = files[COLLECTED[0]].lent
+    files = {REFERENCE: structs.replace(fitted, attention=lent, lent=doubts)} | files
     for key in sorted({*CHIPS.values()} - {*files}):
         like = LENDERS.get(key, REFERENCE)
         files[key] = _scaled(files[like], like, key, apart)

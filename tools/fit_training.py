@@ -1,7 +1,6 @@
 """Fits what training adds to physics: constants that several frameworks share, to the runs of LLM
 Foundry, of MaxText, and the best of the Ultra-Scale Playbook; then those of the cluster and the
-framework of that playbook, by their name. Prints how well those that were fitted without a source
-predict it: ``python -m tools.fit_training`` runs it.
+framework of that playbook, by their name: ``make calibrate`` runs it.
 """
 
 from collections.abc import Callable, Sequence
@@ -234,10 +233,10 @@ def as_text(found: dict[tuple[str, str], Check]) -> str:
     return "\n".join(lines)
 
 
-def fit_and_write() -> dict[tuple[str, str], Check]:
+def fit_and_write() -> str:
     """Fit all published runs, and keep the constants, with a range as wide as what was fitted
     without a source, or to one model, needs to hold four in five of the other's fast runs; and
-    those that were fitted apart, digit by digit. Checks of each model, by what was fitted.
+    those that were fitted apart, digit by digit. The errors of each model, as a table.
     """
     written, ratios = {}, []
     for name in SOURCES:
@@ -245,9 +244,6 @@ def fit_and_write() -> dict[tuple[str, str], Check]:
         written[_without(name)] = apart
         ratios.append(speed_ratios(name, apart))
     shared = fit_shared(SOURCES)
-    for name in SOURCES:
-        ratio = speed_ratios(name, written[_without(name)])
-        print(f"without {name:12} {len(ratio):4} runs, mean error {np.mean(np.abs(ratio - 1)):.1%}")
 
     fits = {"+".join(models): fit(models, shared) for models in SPLITS}
     checks = {(of, name): check(name, how) for of, how in fits.items() for name in shapes()}
@@ -270,7 +266,7 @@ def fit_and_write() -> dict[tuple[str, str], Check]:
     _keep(FRAMEWORK, to_toml(msgspec.to_builtins(shared)))
     _keep("litgpt", to_toml(msgspec.to_builtins(tuned)))
     _keep(PLAYBOOK, to_toml(msgspec.to_builtins(whole)))
-    return checks
+    return as_text(checks)
 
 
 def _piped(how: TrainingConstants) -> float:
@@ -312,7 +308,3 @@ def _without(name: str) -> str:
 def _keep(name: str, text: str) -> None:
     said = f"# Written by make calibrate: see tools/fit_training.py.\n{text}"
     (FOLDER / f"{name}.toml").write_text(said, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    print(as_text(fit_and_write()))

@@ -28,6 +28,9 @@ class AttentionConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     # products; and s that a sequence's shared head keeps a multiprocessor in decoding.
     exponentials: float = 0.0
     block: float = 0.0
+    # Query heads that may share keys and values: with more, the engine that was collected takes a
+    # kernel that reads them again for each of its heads.
+    grouped: float = np.inf
     range: Range
 
 
@@ -49,6 +52,9 @@ def attention_seconds(kernel: Kernel, chip: Accelerator, c: AttentionConstants) 
     units, clock = chip.multiprocessors or 1, chip.clock or chip.max_clock or np.inf
     memory = bound.t_memory / c.bandwidth
     if not c.exponentials:
+        alone = heads / shared > c.grouped
+        memory = memory * np.where(alone, heads / shared, 1.0)
+        shared = np.where(alone, heads, shared)
         rows = heads / shared
         math = bound.t_math * np.ceil(rows / DECODE_ROWS) * DECODE_ROWS / rows / c.compute
         kept = c.block * batch * shared / units

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from course_lib.core.checks import CourseError, known, nonnegative, positive, shown
-from course_lib.core.dtypes import BITS, SCALED
+from course_lib.core.dtypes import BITS, SCALED, itemsize
 from course_lib.specs import Accelerator, chips, load_toml
 from course_lib.specs import chip as chip_of
 from course_tools.calibrate.attention import AttentionConstants
@@ -20,6 +20,7 @@ from course_tools.files import DATA
 FOLDER = DATA / "calibration"
 NEAREST, ENGINES = "nearest.toml", "engines.toml"
 _OTHERS = (NEAREST, ENGINES, FILE.name)  # files that are no chip's
+LENT = ("narrow", "attention", "links", "small")
 TYPICAL = "typical"  # the engine whose constants are fitted to all of them together
 
 
@@ -35,6 +36,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     # engine, engine_name: what the engine adds, and which that is
     engine: EngineConstants
     engine_name: str = TYPICAL
+    narrow: bool = False  # whether they are of a format below 16 bits
     source_chip: str = ""  # key of the chip whose constants these are
     # What was fitted, from least to most: ``"product"`` in FLOP, ``"batch"`` and ``"context"`` of
     # steps.
@@ -43,6 +45,9 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     labs: float = 0.0  # how far laboratories lie apart on a product timed alone, as a logarithm
     # How far chips lie apart, as a logarithm: what anything unlike the evidence is in doubt.
     chips: float = 0.0
+    # How much wider a range is where constants stand for another chip's, as a logarithm: beside
+    # that, of ``"narrow"`` products, ``"attention"``, ``"links"`` and their ``"small"`` messages.
+    lent: dict[str, float] = {}
     source: str  # what it was fitted to, or whose it is
 
 
@@ -59,6 +64,7 @@ class CalibrationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     log_sigma: float = msgspec.field(default=0.0, name="widen")
     labs: float = 0.0
     chips: float = 0.0
+    lent: dict[str, float] = {}
     region: dict[str, tuple[float, float]] = {}
     constants: dict[str, Constants]
     ranges: dict[str, Range]
@@ -120,8 +126,7 @@ def calibration(
         return _of_file(_read(on.key), dtype, on.key, engine)
     like, why = nearest(on)
     other = chip_of(like)
-    lent = _of_file(_read(like), dtype, like, engine)
-    compute = min(lent.constants.compute * cooling(on, other), 1.0)
+    lent = lend(_of_file(_read(like), dtype, like, engine), other, on)
     # How much faster a product alone runs is a laboratory's and a board's: none is lent, and
     # products alone are so much more in doubt.
     apart = math.log(lent.constants.burst)
@@ -129,11 +134,38 @@ def calibration(
     doubt = lent.chips * (1 if on.vendor == other.vendor else math.sqrt(2))
     return msgspec.structs.replace(
         lent,
-        constants=msgspec.structs.replace(lent.constants, compute=compute, burst=1.0),
+        constants=msgspec.structs.replace(lent.constants, burst=1.0),
         labs=math.hypot(lent.labs, apart),
         log_sigma=math.hypot(lent.log_sigma, doubt),
         source=f"{like}'s constants, since no one measured {on.key}: {why}; wider range. "
         f"{lent.source}",
+    )
+
+
+def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
+    """A chip's constants as they stand for another's of its kind: the peak as power allows, and all
+    that differs more between chips in so much more doubt.
+    """
+    doubts = {name: found.lent.get(name, 0.0) for name in LENT}
+
+    def wider(range_: Range, name: str) -> Range:
+        return Range(*range_.factors(doubts[name]))
+
+    replace = msgspec.structs.replace
+    return replace(
+        found,
+        constants=replace(
+            found.constants, compute=min(found.constants.compute * cooling(to, of), 1.0)
+        ),
+        links={
+            name: replace(link, range=wider(link.range, "links"), small=wider(link.small, "small"))
+            for name, link in found.links.items()
+        },
+        attention={
+            kind: replace(one, range=wider(one.range, "attention"))
+            for kind, one in found.attention.items()
+        },
+        log_sigma=math.hypot(found.log_sigma, doubts["narrow"] if found.narrow else 0.0),
     )
 
 
@@ -234,6 +266,8 @@ def _of_file(file: CalibrationFile, dtype: str | None, chip: str, engine: str) -
         log_sigma=log_sigma,
         labs=file.labs,
         chips=file.chips,
+        lent=file.lent,
+        narrow=dtype is not None and itemsize(dtype) < 2,
         source=said,
     )
 

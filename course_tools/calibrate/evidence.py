@@ -3,6 +3,7 @@ quarter of the shapes of matrix products, one model of two, half of the messages
 bound and the calibrated range are on those.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from course_lib.network.collectives import seconds as bound_of
 from course_lib.network.costs import cost
 from course_lib.specs import Accelerator, chip
 from course_lib.workloads import llm
-from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, cooling
+from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, lend
 from course_tools.calibrate.errors import ELSEWHERE, FIT, LENT, TEST, FamilyErrors
 from course_tools.calibrate.links import LARGE_MESSAGE
 from course_tools.calibrate.prediction import Prediction, collective, family_of, predict
@@ -417,12 +418,11 @@ def before(dtype: str) -> str:
 
 def _lent(on: Accelerator, like: str, dtype: str, engine: str = TYPICAL) -> Calibration:
     """Another chip's constants, as a chip of the same collector is lent them."""
-    found = calibration(like, dtype, engine)
-    compute = min(found.constants.compute * cooling(on, chip(like)), 1.0)
-    constants = msgspec.structs.replace(found.constants, compute=compute)
+    found = lend(calibration(like, dtype, engine), chip(like), on)
     # As the files of chips say that a collected one lends, and the reference to any other.
     apart = found.chips if like == REFERENCE else calibration("h200-sxm").log_sigma
-    return msgspec.structs.replace(found, constants=constants, log_sigma=apart)
+    narrow = found.lent["narrow"] if found.narrow else 0.0
+    return msgspec.structs.replace(found, log_sigma=math.hypot(apart, narrow))
 
 
 def _step_errors() -> Iterator[FamilyErrors]:

@@ -10,7 +10,7 @@ from course_tools.train.counts import (
     tokens_per_second,
     utilisation,
 )
-from course_tools.train.evidence import check, error_rows, published_runs, shapes
+from course_tools.train.evidence import check, published_runs, shapes
 from course_tools.train.footprints import MEMORIES, OPTIMIZERS, TrainingMemory, memory
 from course_tools.train.parallelism import (
     SCHEDULES,
@@ -58,7 +58,6 @@ __all__ = [
     "cluster",
     "constants",
     "conventions",
-    "error_rows",
     "flops",
     "frameworks",
     "goodput",

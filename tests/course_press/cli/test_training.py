@@ -7,7 +7,7 @@ from course_lib import CourseError
 from course_tools import train
 from course_press.cli.app import app
 
-KEYS = ["memory_bytes", "fits", "risk", "warning", "trainable", "step_s", "measured_s"]
+KEYS = ["memory_bytes", "fits", "risk", "warning", "trainable", "step_s", "evidence", "measured_s"]
 KEYS += ["tokens_per_s_per_chip", "mfu", "conventions", "parts"]
 LAYOUT = ("--layout", "dp=8,tp=8,pp=1,zero=1,mbs=2,acc=4")
 ON = ("--chips", "64xh100-sxm")

@@ -358,7 +358,7 @@ def test_rows_that_do_not_do_are_refused(change, said):
 
 def test_an_answer_names_its_row_or_that_there_is_none():
     token = llm.decode("llama-3-8b", A100, 1, 1024)
-    assert "decode, other laboratory on a100-sxm-80" in calibrate.predict(token, A100).evidence
+    assert "decode, other laboratory, a100-sxm-80" in calibrate.predict(token, A100).evidence
     square = ops.matmul(8192, 8192, 8192)
     found = {
         key: calibrate.predict(roofline(square, chip(key)), key).evidence
@@ -369,7 +369,7 @@ def test_an_answer_names_its_row_or_that_there_is_none():
     for key in ("mi300x", "tpu-v5e"):
         assert found[key] == "products: no measurement tests this range"
     large = calibrate.collective("all-reduce", 1e9, "h200-sxm", 8).evidence
-    assert "collectives, other laboratory on h200-sxm" in large
+    assert "collectives, other laboratory, h200-sxm" in large
 
 
 def test_a_kernel_that_quantizes_is_an_engines_and_the_range_allows_for_it():

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from course_tools import train
+from course_tools.calibrate.errors import error_table
 from course_tools.measured import table
 from course_tools.train import evidence
 from course_tools.train.evidence import TABLE
+from course_tools.train.steps import OTHERS, SAME, TUNED
 from tools import fit_training
 
 
@@ -93,9 +95,12 @@ def test_constants_fitted_without_a_framework_predict_it():
 
 
 def test_families_hold_about_four_in_five_and_no_bound_is_broken():
-    for rows in train.error_rows():
-        inside = np.mean((rows.measured >= rows.low) & (rows.measured <= rows.high))
-        assert 0.75 <= inside <= (0.9 if len(rows.chips) >= 40 else 1)
+    table = {row.family: row for row in error_table(evidence.error_rows())[::-1]}
+    assert {family: row.rows > 20 for family, row in table.items()} == dict.fromkeys(
+        (SAME, OTHERS, TUNED), True
+    )
+    for row in table.values():
+        assert 0.75 <= row.inside <= (0.9 if row.rows >= 40 else 1)
     for one in evidence.other_runs():
         done = evidence.predict_others(one, train.constants())
         tokens = np.array([way.batch for way in one.layouts]) * one.sequence
