@@ -364,7 +364,7 @@ def test_an_answer_names_its_row_or_that_there_is_none():
         key: calibrate.predict(roofline(square, chip(key)), key).evidence
         for key in ("h100-sxm", "l40s", "mi300x", "tpu-v5e")
     }
-    assert "products, test half on h100-sxm" in found["h100-sxm"]
+    assert "products, test half, h100-sxm" in found["h100-sxm"]
     assert "products, other chips" in found["l40s"]
     for key in ("mi300x", "tpu-v5e"):
         assert found[key] == "products: no measurement tests this range"
