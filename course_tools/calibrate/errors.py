@@ -17,6 +17,7 @@ FILE = DATA / "calibration" / "errors.toml"
 # What tested constants: rows that they were fitted to, others of the same sources, other sources,
 # and other chips than those that lent them.
 FIT, TEST, ELSEWHERE, LENT = "fit half", "test half", "other laboratory", "other chips"
+HELD = (FIT, TEST, ELSEWHERE, LENT)
 # Which of them says most of what a reader with the chip itself may expect.
 _OWN = (ELSEWHERE, TEST, FIT)
 _LENT = (LENT, ELSEWHERE, TEST)
@@ -79,7 +80,9 @@ def error_table(rows: Iterable[FamilyErrors]) -> list[ErrorRow]:
         part = [np.array(of), *(np.ravel(column).astype(float) for column in columns)]
         together.setdefault((one.family, one.held), []).append(part)
     table = []
-    for (family, held), parts in together.items():
+    families = list(dict.fromkeys(family for family, _ in together))
+    for family, held in sorted(together, key=lambda of: (families.index(of[0]), HELD.index(of[1]))):
+        parts = together[family, held]
         keys, *every = [np.concatenate(column) for column in zip(*parts, strict=True)]
         names = sorted(set(keys.tolist()))
         for name in ["", *names] if len(names) > 1 else names:
