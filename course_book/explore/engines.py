@@ -101,6 +101,7 @@ def times(name: str, key: str, gpus: str, counts: averages.StepCounts) -> averag
         token=held(pace.memory * pace.token),
         order=pace.order,
         room=room,
+        admits=serve.engine(ENGINE).on(chip(key)).max_num_seqs,
     )
 
 
