@@ -221,7 +221,7 @@ def fleet(
 
     Examples
     --------
-    >>> one = Load(fixed=0.01, each=1e-4, adds=0.02, most=20.0, output=300.0, places=256, admits=256)
+    >>> one = Load(0.01, 1e-4, 0.02, most=20.0, output=300.0, places=256.0, admits=256.0)
     >>> found = fleet(one, 1.0, 0.04, 0.8, 100.0, 1, 2.0, 0.5)
     >>> [float(round(found[name], 6)) for name in ("kept", "replicas", "tpot")]
     [15.0, 9.0, 0.0225]
