@@ -36,10 +36,10 @@ def every_row() -> list[FamilyErrors]:
 def as_text(table: Iterable[ErrorRow]) -> str:
     """The table as lines of text."""
     heads = ("family", "tested by", "chip", "rows", "median", "mean", "in range", "width")
-    lines = [f"{{:27}} {{:17}} {{:13}}{' {:>8}' * 5}".format(*heads)]
+    lines = [f"{{:33}} {{:17}} {{:13}}{' {:>8}' * 5}".format(*heads)]
     for one in table:
         shares = " ".join(f"{100 * value:6.1f} %" for value in (one.median, one.mean, one.inside))
-        named = f"{one.family:27} {one.held:17} {one.chip or 'all':13}"
+        named = f"{one.family:33} {one.held:17} {one.chip or 'all':13}"
         lines.append(f"{named} {one.rows:8} {shares} {one.width:7.2f}x")
     return "\n".join(lines)
 

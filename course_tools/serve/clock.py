@@ -166,7 +166,7 @@ def step_times(
         math_, memory, order = math_ / c.compute, memory / c.bandwidth, c.overlap
         launches = float(work.kernels) * (c.overhead + found.engine.gap)
         source = f"{engine.source}; {found.source}"
-        rows = [evidence_of(f"services, {what}", on, False) for what in TESTED]
+        rows = [evidence_of(f"services, {engine.name}, {what}", on, False) for what in TESTED]
         doubt = 0.0 if on.key in engine.measured else found.log_sigma
         host = {
             "step": engine.step,

@@ -208,7 +208,8 @@ def error_rows() -> list[FamilyErrors]:
             times = zip(*map(means, (made.run(asked), low, high)), strict=True)
             seen = zip(TESTED, (one.first, one.token), strict=True)
             for (what, measured), three in zip(seen, times, strict=True):
-                rows.append(FamilyErrors(f"services, {what}", LENT, (one.chip,), measured, *three))
+                family = f"services, {name}, {what}"
+                rows.append(FamilyErrors(family, LENT, (one.chip,), measured, *three))
     log = read_log()
     rest = slice(len(log.requests) // 3, None)
     made = service(MODEL, CHIP, engine_of=engine(LOG.with_suffix(".json")))
