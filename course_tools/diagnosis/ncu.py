@@ -18,7 +18,7 @@ from course_tools.diagnosis import gaps, kernels
 from course_tools.diagnosis.amounts import SECTOR
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import KERNEL, OP, gather
-from course_tools.diagnosis.reading.tables import Table, read_tables, scale, source
+from course_tools.diagnosis.reading.tables import CsvTable, read_tables, scale, source
 
 # Part of a unit's peak from which a kernel is near that roof, and below which it is near none:
 # rule SpeedOfLight.
@@ -253,7 +253,7 @@ def _launches(path: Path) -> Iterator[_Launch]:
             yield from _long(table)
 
 
-def _wide(table: Table) -> Iterator[_Launch]:
+def _wide(table: CsvTable) -> Iterator[_Launch]:
     """The raw page: a launch in a row, below a row of units."""
     name, grid, key = table.at("Kernel Name"), table.at("Grid Size"), table.at("ID")
     units = [""] * len(table.header)
@@ -268,7 +268,7 @@ def _wide(table: Table) -> Iterator[_Launch]:
         yield one
 
 
-def _long(table: Table) -> Iterator[_Launch]:
+def _long(table: CsvTable) -> Iterator[_Launch]:
     """The details page, or metrics by name: a metric in a row."""
     at = {key: table.at(key) for key in ("ID", "Process ID", "Device", "Kernel Name", "Grid Size")}
     metric, unit, value = (table.at(one) for one in ("Metric Name", "Metric Unit", "Metric Value"))
@@ -447,9 +447,9 @@ def _losses(one: _Kernel, name: str, roofs: Mapping[str, float], top: float) -> 
     }
     few = theoretical is not None and theoretical < LOW_OCCUPANCY and top < FAR and not on_tensor
     if few and limits and roofs.get("issue", 0.0) < ISSUING and (full is None or full >= 1):
-        least = min(limits, key=lambda key: limits[key])
-        cause = least if least in ("registers", "shared") else "block"
-        shown = one.shown("theoretical", f"limit-{least}")
+        least = [key for key, value in limits.items() if value == min(limits.values())]
+        cause = least[0] if least[0] in ("registers", "shared") else "block"
+        shown = one.shown("theoretical", *(f"limit-{key}" for key in least))
         yield f"occupancy-{cause}", 1 - max(theoretical or 0.0, top), shown
 
 

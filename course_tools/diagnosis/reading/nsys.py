@@ -13,7 +13,7 @@ import msgspec
 
 from course_lib.core.checks import CourseError
 from course_tools.diagnosis.reading.stream import Args, Event
-from course_tools.diagnosis.reading.tables import Table, read_tables
+from course_tools.diagnosis.reading.tables import CsvTable, read_tables
 
 # Tables and columns of the export [nvidia-nsight-systems]; which of them a file has depends on the
 # version and on what was recorded.
@@ -23,6 +23,7 @@ _CALLS = ("RUNTIME", "DRIVER")
 # Values of CUpti_ActivityMemcpyKind and CUpti_ActivitySynchronizationType; of the latter, a stream
 # that waits for an event does not stop the host.
 _COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
+_COPIES |= {11: "HtoD (Unified)", 12: "DtoH (Unified)", 13: "DtoD (Unified)"}
 _WAITS = {1: "cudaEventSynchronize", 3: "cudaStreamSynchronize", 4: "cudaDeviceSynchronize"}
 _VERSION = re.compile(r"(_ptsz)?_v\d+(_ptsz)?$")
 # What emit_nvtx of torch writes behind an operator's name, and how loops call their steps.
@@ -149,7 +150,7 @@ class TracesAsCsv:
             if table.at("Strm") >= 0 or table.at("Tid") >= 0:
                 yield from self._events(table)
 
-    def _events(self, table: Table) -> Iterator[Event]:
+    def _events(self, table: CsvTable) -> Iterator[Event]:
         start, lasted = table.at("Start"), table.at("Duration")
         named = ("Name", "CorrId", "Device", "Strm", "Tid", "Bytes", "GrdX", "GrdY", "GrdZ")
         at = dict(zip(named, map(table.at, named), strict=True))

@@ -30,7 +30,7 @@ _PREFIXES = {"": 1, "n": 1e-9, "u": 1e-6, "m": 1e-3, "K": 1e3, "M": 1e6, "G": 1e
 _DECIMAL_COMMA = re.compile(r"-?[\d.]*\d,(\d{1,2}|\d{4,})")
 
 
-class Table(NamedTuple):
+class CsvTable(NamedTuple):
     """A header and the rows below it, each with at least the columns that it must have.
 
     Attributes
@@ -92,10 +92,10 @@ def source(path: Path) -> str:
     return str(found.lastgroup) if found else "trace"
 
 
-def read_tables(path: Path) -> list[Table]:
+def read_tables(path: Path) -> list[CsvTable]:
     """The tables of a file, in their order."""
     text = _text(path.read_bytes())
-    found: list[Table] = []
+    found: list[CsvTable] = []
     pending, lines = "", text.splitlines()
     for i, read in enumerate(lines):
         line, pending = f"{pending}\n{read}" if pending else read, ""
@@ -103,7 +103,7 @@ def read_tables(path: Path) -> list[Table]:
             pending = line
             continue
         if header := _HEADER.match(line):
-            found.append(Table(str(header.lastgroup), next(csv.reader([line])), [], False))
+            found.append(CsvTable(str(header.lastgroup), next(csv.reader([line])), [], False))
         elif found and line and not line.startswith(("==", "Processing [")):
             row, table = next(csv.reader([line])), found[-1]
             # Details leave out columns at the end of a row; what programs print has fewer still.
