@@ -136,7 +136,8 @@ class TracesAsCsv:
     """The events of cuda_gpu_trace and, where the file has it, of cuda_api_trace."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.count, self.head = path, 0, {"source": "nsys"}
+        self.path, self.count = path, 0
+        self.head: dict[str, Any] = {"source": "nsys"}
 
     def __iter__(self) -> Iterator[Event]:
         every = [one for one in read_tables(self.path) if one.kind == "timeline"]
@@ -169,6 +170,8 @@ class TracesAsCsv:
             moved = table.number(held["Bytes"])
             args.bytes = moved * table.scale(at["Bytes"]) if moved is not None else None
             args.device, args.stream = held["Device"], held["Strm"]
+            named = held["Device"].rpartition(" (")[0] or held["Device"]
+            self.head.setdefault("deviceProperties", [{"name": named}])
             args.grid = _grid(*(table.number(held[one]) for one in ("GrdX", "GrdY", "GrdZ")))
             kind = next((one for one in ("memcpy", "memset") if f"[CUDA {one}" in name), "")
             category = f"gpu_{kind}" if kind else "kernel"
