@@ -1,6 +1,5 @@
 """The command `course diagnose`: the one cause of the time of a recorded step, or what changed."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,20 +7,16 @@ import typer
 from typer import Argument, Option
 
 from course_lib import CourseError, specs
-from course_lib.specs import Accelerator
-from course_tools.diagnosis import Diagnosis, compare, read_counters, read_sums, source
+from course_tools.diagnosis import Diagnosis
 from course_tools.diagnosis import diagnose as find
+from course_tools.diagnosis.differences import compare
+from course_tools.diagnosis.ncu import read_counters
+from course_tools.diagnosis.reading.tables import source
+from course_tools.diagnosis.sums import read_sums
 from course_book import n
 from course_book.text import t
 from course_press.cli.console import AsJson, complain, tell, tell_json, tell_table, told
-from course_press.cli.recordings import (
-    plain_comparison,
-    plain_counters,
-    plain_sums,
-    show_comparison,
-    show_counters,
-    show_sums,
-)
+from course_press.cli.recordings import tell_comparison, tell_counters, tell_sums
 
 app = typer.Typer()
 # Kinds of files that say when each row ran.
@@ -58,31 +53,23 @@ def diagnose(
     """
     on = None if chip is None else specs.chip(chip)
     counted = None if steps is None else _counted(steps)
+    files = [recording] if after is None else [recording, after]
     try:
-        found, plain, show = _judged(recording, after, on, counted)
+        kinds = {source(file): file for file in files}
+        timeline = next((file for kind, file in kinds.items() if kind in TIMELINES), None)
+        if "counters" in kinds and len(files) == (1 if timeline is None else 2):
+            tell_counters(read_counters(kinds["counters"], timeline), as_json)
+        elif after is not None:
+            tell_comparison(compare(recording, after, counted), as_json)
+        elif "sums" in kinds:
+            tell_sums(read_sums(recording), as_json)
+        elif as_json:
+            tell_json(_plain(find(recording, on)))
+        else:
+            _show(find(recording, on))
     except CourseError as error:
         complain(str(error))
         raise typer.Exit(1) from None
-    if as_json:
-        tell_json(plain(found))
-    else:
-        show(found)
-
-
-def _judged(
-    recording: Path, after: Path | None, on: Accelerator | None, steps: tuple[int, int] | None
-) -> tuple[Any, Callable[[Any], Any], Callable[[Any], None]]:
-    """What one file or two tell, and how it is told, for programs and in words."""
-    files = [recording] if after is None else [recording, after]
-    kinds = {source(file): file for file in files}
-    trace = next((file for kind, file in kinds.items() if kind in TIMELINES), None)
-    if "counters" in kinds and len(files) == (1 if trace is None else 2):
-        return read_counters(kinds["counters"], trace), plain_counters, show_counters
-    if after is not None:
-        return compare(recording, after, steps), plain_comparison, show_comparison
-    if "sums" in kinds:
-        return read_sums(recording), plain_sums, show_sums
-    return find(recording, on), _plain, _show
 
 
 def _counted(steps: str) -> tuple[int, int]:

@@ -1,109 +1,79 @@
 """What `course diagnose` shows beside a verdict: counters of kernels, sums, and two recordings."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from course_tools.diagnosis import Comparison, KernelCounters, NsysSums, Total
-from course_tools.diagnosis.ncu import SECTIONS
+from course_tools.diagnosis.differences import Comparison
+from course_tools.diagnosis.ncu import SECTIONS, KernelCounters
+from course_tools.diagnosis.sums import Total
 from course_book import n
 from course_book.text import t
-from course_press.cli.console import tell, tell_table, told
+from course_press.cli.console import tell, tell_json, tell_table, told
 
 # Kernels that are shown, those first that take or changed most.
 TOP = 10
 
 
-def plain_counters(found: Sequence[KernelCounters]) -> dict[str, Any]:
-    """The kernels of a CSV of Nsight Compute, for programs."""
-    return {"kernels": [{**one._asdict(), "ratio": one.ratio} for one in found]}
-
-
-def plain_sums(found: NsysSums) -> dict[str, Any]:
-    """Sums of `nsys stats`, for programs."""
-    return {key: [one._asdict() for one in rows] for key, rows in found._asdict().items()}
-
-
-def plain_comparison(found: Comparison) -> dict[str, Any]:
-    """Two recordings, for programs."""
-    kernels = [{**one._asdict(), "difference": one.difference} for one in found.kernels]
-    parts = dict(found.parts)
-    return {**found._asdict(), "difference": found.difference, "parts": parts, "kernels": kernels}
-
-
-def show_counters(found: Sequence[KernelCounters]) -> None:
+def tell_counters(found: Sequence[KernelCounters], as_json: bool) -> None:
     """A table of the kernels, and for each what keeps it from a higher roof."""
-    whole = sum(one.seconds for one in found)
-    rows = []
+    if as_json:
+        tell_json({"kernels": [{**one._asdict(), "ratio": one.ratio} for one in found]})
+        return
+    rows, unknown = [], told("not-known")
     for one in found[:TOP]:
-        roof = f"{told(f'roof-{one.roof}')} {n(one.reached, '%')}" if one.roof else ""
-        time = (n(one.seconds, "s"), n(one.seconds / whole, "%")) if one.seconds else ("", "")
-        moved = n(one.bytes, "B") if one.bytes is not None else told("not-known")
-        ratio = n(one.ratio, digits=3) if one.ratio else told("not-known")
-        rows.append((_short(one.name), roof, one.cause, n(one.calls), *time, moved, ratio))
-    heads = (told("kernel"), told("roof"), told("cause"), *map(t, ("calls", "time", "share")))
-    heads = (*heads, told("moved"), told("times-count"))
-    # Columns that say nothing of any kernel are left out.
-    shown_to = len(heads) if any(one.ratio for one in found) else len(heads) - 1
-    tell_table(heads[:shown_to], [row[:shown_to] for row in rows], left=3)
+        roof = f"{told(f'roof-{one.roof}')} {n(one.reached, '%')}" if one.roof else unknown
+        time = n(one.seconds, "s") if one.seconds else unknown
+        moved = n(one.bytes, "B") if one.bytes is not None else unknown
+        ratio = n(one.ratio, digits=3) if one.ratio else unknown
+        rows.append((_short(one.name), roof, one.cause, n(one.calls), time, moved, ratio))
+    heads = *map(told, ("kernel", "roof", "cause")), *map(t, ("calls", "time"))
+    tell_table((*heads, told("moved"), told("times-count")), rows, left=3)
     for one in found[:TOP]:
         shown = [f"{name} {n(value, digits=3)}" for name, value in one.evidence]
         shown += [told("ncu-lost", lost=n(one.lost, "%"))] if one.lost else []
         behind = f" ({'; '.join(shown)})" if shown else ""
         tell(f"{_short(one.name)}: {told(f'ncu-{one.cause}')}{behind}")
-    lacks = Counter(key for one in found for key in one.lacks)
+    lacks = [key for key in SECTIONS if any(key in one.lacks for one in found)]
     if lacks:
-        what = ", ".join(told(f"ncu-lacks-{key}") for key in SECTIONS if key in lacks)
-        sections = " ".join(f"--section {name}" for key, name in SECTIONS.items() if key in lacks)
+        what = ", ".join(told(f"ncu-lacks-{key}") for key in lacks)
+        sections = " ".join(f"--section {SECTIONS[key]}" for key in lacks)
         tell(told("ncu-lacks", what=what, sections=sections), style="yellow")
 
 
-def show_sums(found: NsysSums) -> None:
+def tell_sums(found: Mapping[str, Sequence[Total]], as_json: bool) -> None:
     """The sums of kernels, copies and calls, and what they cannot tell."""
-    for what, rows in (
-        ("kernel", found.kernels),
-        ("copy", found.copies),
-        ("cuda-call", found.calls),
-    ):
+    if as_json:
+        tell_json({key: [one._asdict() for one in every] for key, every in found.items()})
+        return
+    for what, every in found.items():
+        rows = [(_short(e.name), n(e.calls), n(e.seconds, "s"), n(e.share, "%")) for e in every]
         if rows:
-            heads = (told(what), *map(t, ("calls", "time", "share")))
-            tell_table(heads, [_total(one) for one in rows[:TOP]], left=1)
+            tell_table((told(what), *map(t, ("calls", "time", "share"))), rows[:TOP], left=1)
     tell(told("no-timeline"), style="yellow")
 
 
-def _total(one: Total) -> tuple[str, ...]:
-    return _short(one.name), n(one.calls), n(one.seconds, "s"), n(one.share, "%")
-
-
-def show_comparison(found: Comparison) -> None:
+def tell_comparison(found: Comparison, as_json: bool) -> None:
     """The difference of a step, its parts, and the kernels that changed most."""
+    if as_json:
+        kernels = [one._asdict() for one in found.kernels]
+        tell_json({**found._asdict(), "difference": found.difference, "kernels": kernels})
+        return
     before, after = found.seconds
+    of = {"before": n(before, "s"), "after": n(after, "s"), "difference": _signed(found.difference)}
     share = n(found.difference / before, "%") if before else told("not-known")
-    of = {"before": n(before, "s"), "after": n(after, "s")}
-    tell(told("compared", difference=_signed(found.difference), share=share, **of), style="bold")
-    parts = [
-        (told(f"part-{key}"), _signed(seconds))
-        for key, seconds in found.parts
-        if found.timed or key != "idle"
-    ]
-    whole = (told("part-all"), _signed(found.difference))
-    tell_table((told("explained-by"), told("difference")), [*parts, whole], left=1)
-    rows = [
-        (
-            _short(one.name),
-            " → ".join(n(count) for count in one.calls),
-            " → ".join(n(seconds, "s") for seconds in one.seconds),
-            _signed(one.difference),
-        )
-        for one in found.kernels[:TOP]
-        if one.difference or one.calls[0] != one.calls[1]
-    ]
-    if rows:
-        tell_table((told("kernel"), t("calls"), t("time"), told("difference")), rows, left=1)
-    if not found.annotated:
-        tell(told("unmarked"), style="yellow")
-    if not found.timed:
-        tell(told("no-timeline"), style="yellow")
+    tell(told("compared", share=share, **of), style="bold")
+    parts: dict[str, Any] = {**found.parts, "all": found.difference}
+    rows = [(told(f"part-{key}"), _signed(seconds)) for key, seconds in parts.items()]
+    tell_table((told("explained-by"), told("difference")), rows, left=1)
+    changed: list[Sequence[str]] = []
+    for one in found.kernels[:TOP]:
+        calls, times = map(n, one.calls), (n(seconds, "s") for seconds in one.seconds)
+        pairs = " → ".join(calls), " → ".join(times)
+        changed.append((_short(one.name), *pairs, _signed(one.difference)))
+    tell_table((told("kernel"), t("calls"), t("time"), told("difference")), changed, left=1)
+    for key, lacking in {"unmarked": not found.annotated, "no-timeline": not found.timed}.items():
+        if lacking:
+            tell(told(key), style="yellow")
 
 
 def _short(name: str) -> str:

@@ -93,7 +93,7 @@ BYTES = {
 }  # fmt: skip
 # What a template says of the deed, and namespaces without a name, which hold brackets.
 _FUNCTOR = re.compile(r"\b(?!ReduceOp)(?:\w*(?:[Ff]unctor|Ops?\b|_kernel_cuda)\w*|cutlass_\w+)")
-_PARTS = re.compile(r"(\(anonymous namespace\)|<unnamed>|\(anonymous class\))::")
+_UNNAMED = re.compile(r"(\(anonymous namespace\)|<unnamed>|\(anonymous class\))::")
 # Formats for which a tensor core has a narrower and faster one.
 WIDE = ("fp32", "tf32", "fp64")
 
@@ -122,23 +122,15 @@ def bare(name: str) -> str:
     """A kernel's name without return type, arguments and namespaces, and of its template what it
     computes; without the number that Triton's compiler counts its kernels by.
     """
-    head = _PARTS.sub("", name.strip().removeprefix("void "))
-    outer, functors = "", list[str]()
-    depth = 0
-    for piece in re.split(r"([<>()])", head):
-        if piece in ("<", "("):
-            depth += 1
-            if piece == "(" and depth == 1:
-                break
-        elif piece in (">", ")"):
-            depth -= 1
-        elif depth == 0:
-            outer += piece
-        else:
-            functors += _FUNCTOR.findall(piece)
-    called = outer.strip().rpartition("::")[2] or outer.strip() or name
-    called = re.sub(r"^(triton_\w*?)_\d+$", r"\1", called)
-    return f"{called}<{functors[0]}>" if functors else called
+    outer, depth, inside = "", 0, ""
+    for piece in re.split(r"([<>(])", _UNNAMED.sub("", name.removeprefix("void "))):
+        if piece == "(" and not depth:
+            break
+        depth += (piece == "<") - (piece == ">")
+        outer, inside = outer + piece * (not depth and piece != ">"), inside + piece * (depth > 0)
+    called = re.sub(r"^(triton_\w*?)_\d+$", r"\1", outer.strip().rpartition("::")[2])
+    computes = _FUNCTOR.search(inside)
+    return f"{called}<{computes[0]}>" if computes else called or name
 
 
 def does(name: str) -> str:

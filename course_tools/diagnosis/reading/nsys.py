@@ -16,166 +16,137 @@ from course_tools.diagnosis.reading.stream import Args, Event
 from course_tools.diagnosis.reading.tables import CsvTable, read_tables
 
 # Tables and columns of the export [nvidia-nsight-systems]; which of them a file has depends on the
-# version and on what was recorded.
+# version and on what was recorded. The first is of kernels, the second of graphs in one row.
 _KIND = "CUPTI_ACTIVITY_KIND_"
-_DEVICE = {"KERNEL": "kernel", "MEMCPY": "gpu_memcpy", "MEMSET": "gpu_memset"}
-_CALLS = ("RUNTIME", "DRIVER")
-# Values of CUpti_ActivityMemcpyKind and CUpti_ActivitySynchronizationType; of the latter, a stream
-# that waits for an event does not stop the host.
-_COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
-_COPIES |= {11: "HtoD (Unified)", 12: "DtoH (Unified)", 13: "DtoD (Unified)"}
+_DEVICE = {
+    "KERNEL": "kernel",
+    "GRAPH_TRACE": "kernel",
+    "MEMCPY": "gpu_memcpy",
+    "MEMSET": "gpu_memset",
+}
+_ON_DEVICE = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
+_ABOUT = ("demangledName", "shortName", "gridX", "gridY", "gridZ", "bytes", "copyKind")
+# Values of CUpti_ActivityMemcpyKind and CUpti_ActivitySynchronizationType [nvidia-cupti]; of the
+# latter, a stream that waits for an event does not stop the host.
+_COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP", 11: "HtoD (Unified)", 12: "DtoH (Unified)"}
 _WAITS = {1: "cudaEventSynchronize", 3: "cudaStreamSynchronize", 4: "cudaDeviceSynchronize"}
 _VERSION = re.compile(r"(_ptsz)?_v\d+(_ptsz)?$")
 # What emit_nvtx of torch writes behind an operator's name, and how loops call their steps.
-_ABOUT = re.compile(r", (seq|op_id|sizes|trace_index) = .*")
+_BEHIND = re.compile(r", (seq|op_id|sizes|trace_index) = .*")
 _STEP = re.compile(r"(ProfilerStep#|(train\w*[ _])?(step|iter\w*)\b)", re.I)
 _HOW = "nsys profile --trace=cuda,nvtx, then nsys export --type sqlite"
 
 
-class Export:
-    """The events of an SQLite export, as often as one asks, and what stands beside them."""
+class NsysRecording:
+    """The events of an export or of traces in CSV, and what stands beside them."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.count, self.head = path, 0, dict[str, Any]()
-
-    def __iter__(self) -> Iterator[Event]:
-        self.count = 0
-        try:
-            address = f"{self.path.absolute().as_uri()}?mode=ro"
-            base = sqlite3.connect(address, uri=True, timeout=1.0)
-            try:
-                yield from self._events(base)
-            finally:
-                base.close()
-        except sqlite3.OperationalError as error:
-            locked = "is in use by another program" if "locked" in str(error) else f"fails: {error}"
-            raise CourseError(
-                f"{self.path.name} {locked}: let nsys finish, or export the report again"
-            ) from None
-        except sqlite3.DatabaseError as error:
-            raise CourseError(
-                f"{self.path.name} is no whole SQLite file ({error}): export the report again"
-            ) from None
-
-    def _events(self, base: sqlite3.Connection) -> Iterator[Event]:
-        listed = base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        named = {name for (name,) in listed}
-        if "StringIds" not in named:
-            some = ", ".join(map(repr, sorted(named)[:5])) or "none"
-            raise CourseError(
-                f"{self.path.name} is a database of something else (tables: {some}): {_HOW}"
-            )
-        device = [f"{_KIND}{one}" for one in ("KERNEL", "GRAPH_TRACE")]
-        if not any(list(self._rows(base, one, "start")) for one in device):
-            raise CourseError(f"{self.path.name} has no row in {device[0]}: record with {_HOW}")
-        names = dict(base.execute("SELECT id, value FROM StringIds"))
-        properties = self._rows(base, "TARGET_INFO_GPU", "name", "smCount")
-        held = [{"name": name, "numSms": units} for name, units in properties]
-        self.head = {"deviceProperties": held, "source": "nsys"}
-        for table, category in _DEVICE.items():
-            yield from self._on_device(base, names, table, category)
-        graphs = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
-        for start, end, pid, device, stream, corr in self._rows(
-            base, f"{_KIND}GRAPH_TRACE", *graphs
-        ):
-            args = Args(correlation=_joined(pid, corr), device=device, stream=stream)
-            yield self._event("kernel", "CUDA graph", start, end, _process(pid), stream, args)
-        called = 0
-        for table in _CALLS:
-            columns = ("start", "end", "globalTid", "correlationId", "nameId")
-            for start, end, tid, corr, name in self._rows(base, f"{_KIND}{table}", *columns):
-                called += 1
-                args = Args(correlation=_joined(tid, corr))
-                bare = _VERSION.sub("", names.get(name, ""))
-                yield self._event("cuda_runtime", bare, start, end, _process(tid), tid, args)
-        if not called:
-            waits = ("start", "end", "globalPid", "syncType")
-            for start, end, pid, how in self._rows(base, f"{_KIND}SYNCHRONIZATION", *waits):
-                if how in _WAITS:
-                    name = _WAITS[how]
-                    yield self._event("cuda_runtime", name, start, end, _process(pid), pid, None)
-        columns = ("start", "end", "globalTid", "text", "textId")
-        for start, end, tid, text, number in self._rows(base, "NVTX_EVENTS", *columns):
-            name = str(text or names.get(number) or "")
-            if end is not None and name:
-                category = "cpu_op" if "::" in name.partition(",")[0] else "user_annotation"
-                bare = _ABOUT.sub("", name)
-                if category != "cpu_op" and _STEP.match(bare):
-                    bare = f"ProfilerStep#{bare} {start}"
-                yield self._event(category, bare, start, end, _process(tid), tid, None)
-
-    def _on_device(
-        self, base: sqlite3.Connection, names: dict[Any, str], table: str, category: str
-    ) -> Iterator[Event]:
-        columns = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
-        about = ("demangledName", "shortName", "gridX", "gridY", "gridZ", "bytes", "copyKind")
-        rows = self._rows(base, f"{_KIND}{table}", *columns, *about)
-        for start, end, pid, device, stream, corr, name, short, x, y, z, moved, kind in rows:
-            args = Args(correlation=_joined(pid, corr), device=device, stream=stream, bytes=moved)
-            called = f"Memcpy {_COPIES.get(kind, '')}".strip() if table == "MEMCPY" else "Memset"
-            if table == "KERNEL":
-                called = names.get(name) or names.get(short) or "kernel"
-                args.grid = _grid(x, y, z)
-            yield self._event(category, called, start, end, _process(pid), stream, args)
-
-    def _rows(self, base: sqlite3.Connection, table: str, *columns: str) -> Iterator[Any]:
-        """Rows of a table, with nothing where the export lacks a column; none without the table."""
-        has = {row[1] for row in base.execute(f'PRAGMA table_info("{table}")')}
-        asked = ", ".join(f'"{one}"' if one in has else "NULL" for one in columns)
-        return iter(base.execute(f'SELECT {asked} FROM "{table}"')) if has else iter(())  # noqa: S608
-
-    def _event(
-        self, cat: str, name: str, start: Any, end: Any, pid: Any, tid: Any, args: Args | None
-    ) -> Event:
-        self.count += 1
-        lasted = (end - start) / 1e3 if end is not None and start is not None else None
-        return Event("X", cat, name, pid, tid, None if start is None else start / 1e3, lasted, args)
-
-
-class TracesAsCsv:
-    """The events of cuda_gpu_trace and, where the file has it, of cuda_api_trace."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.count = path, 0
+    def __init__(self, path: Path, kind: str) -> None:
+        self.path, self.kind, self.count = path, kind, 0
         self.head: dict[str, Any] = {"source": "nsys"}
 
     def __iter__(self) -> Iterator[Event]:
+        if self.kind != "sqlite":
+            yield from self._tables()
+            return
+        try:
+            address = f"{self.path.absolute().as_uri()}?mode=ro"
+            self._base = sqlite3.connect(address, uri=True, timeout=1.0)
+            yield from self._events()
+        except sqlite3.DatabaseError as error:
+            locked = (
+                "is in use by another program" if "locked" in str(error) else "is no whole file"
+            )
+            raise CourseError(
+                f"{self.path.name} {locked} ({error}): let nsys finish, or export the report again"
+            ) from None
+        finally:
+            self._base.close()
+
+    def _events(self) -> Iterator[Event]:
+        listed = {one for (one,) in self._base.execute("SELECT name FROM sqlite_master")}
+        if "StringIds" not in listed:
+            some = ", ".join(map(repr, sorted(listed)[:5])) or "none"
+            raise CourseError(f"{self.path.name} is no export of nsys (tables: {some}): {_HOW}")
+        if not any(list(self._rows(_KIND + one, "start")) for one in [*_DEVICE][:2]):
+            raise CourseError(f"{self.path.name} has no row in {_KIND}KERNEL: record with {_HOW}")
+        names = dict(self._base.execute("SELECT id, value FROM StringIds"))
+        held = self._rows("TARGET_INFO_GPU", "name", "smCount")
+        self.head["deviceProperties"] = [{"name": name, "numSms": units} for name, units in held]
+        for table, category in _DEVICE.items():
+            for *on, name, short, x, y, z, moved, way in self._rows(
+                _KIND + table, *_ON_DEVICE, *_ABOUT
+            ):
+                start, end, pid, device, stream, corr = on
+                args = Args(correlation=_joined(pid, corr), device=device, stream=stream)
+                args.bytes, args.grid = moved, _grid(x, y, z)
+                others = {"MEMCPY": f"Memcpy {_COPIES.get(way, '')}".strip(), "MEMSET": "Memset"}
+                kernel = names.get(name) or names.get(short) or "CUDA graph"
+                yield self._event(category, others.get(table, kernel), start, end, pid, args)
+        calls, called = ("start", "end", "globalTid", "correlationId", "nameId"), 0
+        for start, end, tid, corr, name in self._rows(f"{_KIND}RUNTIME", *calls):
+            called += 1
+            bare, args = _VERSION.sub("", names.get(name, "")), Args(correlation=_joined(tid, corr))
+            yield self._event("cuda_runtime", bare, start, end, tid, args)
+        waits = ("start", "end", "globalPid", "syncType")
+        for start, end, pid, how in self._rows(f"{_KIND}SYNCHRONIZATION", *waits):
+            if not called and how in _WAITS:
+                yield self._event("cuda_runtime", _WAITS[how], start, end, pid)
+        ranges = ("start", "end", "globalTid", "text", "textId")
+        for start, end, tid, text, number in self._rows("NVTX_EVENTS", *ranges):
+            name = _BEHIND.sub("", str(text or names.get(number) or ""))
+            operator, step = "::" in name, _STEP.match(name)
+            if name and end is not None:
+                category = "cpu_op" if operator else "user_annotation"
+                marked = f"ProfilerStep#{name} {start}" if step and not operator else name
+                yield self._event(category, marked, start, end, tid)
+
+    def _rows(self, table: str, *columns: str) -> Iterator[Any]:
+        """Rows of a table, with nothing where the export lacks a column; none without the table."""
+        has = {row[1] for row in self._base.execute(f'PRAGMA table_info("{table}")')}
+        asked = ", ".join(f'"{one}"' if one in has else "NULL" for one in columns)
+        yield from self._base.execute(f'SELECT {asked} FROM "{table}"') if has else ()  # noqa: S608
+
+    def _event(
+        self, cat: str, name: str, start: Any, end: Any, serial: Any, args: Args | None = None
+    ) -> Event:
+        self.count += 1
+        known = start is not None and end is not None
+        ts, dur = (start / 1e3, (end - start) / 1e3) if known else (None, None)
+        return Event("X", cat, name, _process(serial), serial, ts, dur, args)
+
+    def _tables(self) -> Iterator[Event]:
+        """The rows of cuda_gpu_trace and, where the file has it, of cuda_api_trace."""
         every = [one for one in read_tables(self.path) if one.kind == "timeline"]
-        self.count = sum(len(one.rows) for one in every)
         if not any(one.at("Strm") >= 0 for one in every):
             raise CourseError(
                 f"{self.path.name} has no column Strm: nsys stats --report cuda_gpu_trace "
                 f"--format csv writes what runs on the device"
             )
         for table in every:
-            if table.at("Strm") >= 0 or table.at("Tid") >= 0:
-                yield from self._events(table)
+            for row in table.rows:
+                self.count += 1
+                yield self._row(table, row)
 
-    def _events(self, table: CsvTable) -> Iterator[Event]:
-        start, lasted = table.at("Start"), table.at("Duration")
-        named = ("Name", "CorrId", "Device", "Strm", "Tid", "Bytes", "GrdX", "GrdY", "GrdZ")
-        at = dict(zip(named, map(table.at, named), strict=True))
-        for row in table.rows:
-            held = {name: row[i] if i >= 0 else "" for name, i in at.items()}
-            times = [table.number(row[i]) for i in (start, lasted)]
-            ts, dur = (
-                None if one is None else one * table.scale(i) * 1e6
-                for one, i in zip(times, (start, lasted), strict=True)
-            )
-            args, name = Args(correlation=table.number(held["CorrId"])), held["Name"]
-            if at["Strm"] < 0:
-                bare = _VERSION.sub("", name)
-                yield Event("X", "cuda_runtime", bare, 0, held["Tid"], ts, dur, args)
-                continue
-            moved = table.number(held["Bytes"])
-            args.bytes = moved * table.scale(at["Bytes"]) if moved is not None else None
-            args.device, args.stream = held["Device"], held["Strm"]
-            named = held["Device"].rpartition(" (")[0] or held["Device"]
-            self.head.setdefault("deviceProperties", [{"name": named}])
-            args.grid = _grid(*(table.number(held[one]) for one in ("GrdX", "GrdY", "GrdZ")))
-            kind = next((one for one in ("memcpy", "memset") if f"[CUDA {one}" in name), "")
-            category = f"gpu_{kind}" if kind else "kernel"
-            yield Event("X", category, name, 0, held["Strm"], ts, dur, args)
+    def _row(self, table: CsvTable, row: list[str]) -> Event:
+        def text(name: str) -> str:
+            return row[at] if (at := table.at(name)) >= 0 else ""
+
+        def number(name: str) -> float | None:
+            found = table.number(text(name))
+            return None if found is None else found * table.scale(table.at(name))
+
+        ts, dur = (None if one is None else one * 1e6 for one in map(number, ("Start", "Duration")))
+        args, name = Args(correlation=number("CorrId")), text("Name")
+        if table.at("Strm") < 0:
+            bare = _VERSION.sub("", name)
+            return Event("X", "cuda_runtime", bare, 0, text("Tid"), ts, dur, args)
+        args.device, args.stream, args.bytes = text("Device"), text("Strm"), number("Bytes")
+        args.grid = _grid(*map(number, ("GrdX", "GrdY", "GrdZ")))
+        named = text("Device").rpartition(" (")[0]
+        self.head.setdefault("deviceProperties", [{"name": named}])
+        kind = next((one for one in ("memcpy", "memset") if f"[CUDA {one}" in name), "")
+        category = f"gpu_{kind}" if kind else "kernel"
+        return Event("X", category, name, 0, text("Strm"), ts, dur, args)
 
 
 def _grid(*sizes: Any) -> msgspec.Raw:

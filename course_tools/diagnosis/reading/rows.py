@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from course_lib.core.checks import CourseError
 from course_tools.diagnosis.reading.names import LOADER
-from course_tools.diagnosis.reading.nsys import Export, TracesAsCsv
+from course_tools.diagnosis.reading.nsys import NsysRecording
 from course_tools.diagnosis.reading.stream import Args, Event, Stream
 from course_tools.diagnosis.reading.tables import source
 
@@ -289,17 +289,14 @@ class _OncePass:
         return Rows(*every)
 
 
-def _opened(path: Path) -> Stream | Export | TracesAsCsv:
+def _opened(path: Path) -> Stream | NsysRecording:
     """The events of a file, whichever tool wrote them."""
     kind = source(path)
     if kind in ("sums", "counters"):
         raise CourseError(
-            f"{path.name} holds {kind} without a timeline: `course diagnose` shows them, and a "
-            f"trace or an export of nsys shows one cause"
+            f"{path.name} holds {kind} without a timeline, from which no cause follows"
         )
-    if kind == "sqlite":
-        return Export(path)
-    return TracesAsCsv(path) if kind == "timeline" else Stream(path)
+    return Stream(path) if kind == "trace" else NsysRecording(path, kind)
 
 
 def _list(raw: msgspec.Raw) -> Sequence[Any]:

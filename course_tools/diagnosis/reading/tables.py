@@ -9,20 +9,17 @@ from typing import NamedTuple
 
 from course_lib.core.checks import CourseError, shown
 
-SQLITE = b"SQLite format 3\0"
 # Bytes at the beginning of a file in which a table begins, if it holds one: programs that are
 # profiled write into the same output.
 HEAD = 1 << 20
-# Headers of `nsys stats` (the sums and the traces) and of `ncu --csv`, each with what it is of.
-_HEADERS = {
-    "sums": r'"?Time ?\(%\)"?,"?Total Time',
-    "timeline": r'"?Start ?\(\w+\)"?,"?Duration',
-    "counters": r"(?=.*\bKernel Name\b)[^\n]*(\bMetric Name\b|__\w+\.)",
-}
-_HEADER = re.compile("|".join(f"(?P<{name}>^{one})" for name, one in _HEADERS.items()), re.M)
-_REPORTS = {
-    ".nsys-rep": "nsys export --type sqlite",
-    ".qdrep": "nsys export --type sqlite",
+# Headers of `nsys stats` (sums and traces) and of `ncu --csv`.
+_HEADER = re.compile(
+    r'^(?:(?P<sums>"?Time ?\(%\)"?,"?Total Time)|(?P<timeline>"?Start ?\(\w+\)"?,"?Duration)|'
+    r"(?P<counters>(?=.*\bKernel Name\b)[^\n]*(?:\bMetric Name\b|__\w+\.)))",
+    re.M,
+)
+_EXPORTS = {
+    **dict.fromkeys((".nsys-rep", ".qdrep"), "nsys export --type sqlite"),
     ".ncu-rep": "ncu --csv --page raw --import",
 }
 _UNIT = re.compile(r"([numKMGT]?)(?:second|s|byte|B|hz)(?:/block)?")
@@ -31,13 +28,7 @@ _DECIMAL_COMMA = re.compile(r"-?[\d.]*\d,(\d{1,2}|\d{4,})")
 
 
 class CsvTable(NamedTuple):
-    """A header and the rows below it, each with at least the columns that it must have.
-
-    Attributes
-    ----------
-    kind : of `source`.
-    comma : whether numbers have a decimal comma, as in some languages.
-    """
+    """A header and the rows below it; `comma` tells whether numbers have a decimal comma."""
 
     kind: str
     header: list[str]
@@ -73,15 +64,15 @@ def scale(unit: str) -> float:
 
 def source(path: Path) -> str:
     """What a file is, by its content: ``"sqlite"``, one of the tables, or else a ``"trace"``."""
-    if path.suffix in _REPORTS:
-        how = _REPORTS[path.suffix]
+    if path.suffix in _EXPORTS:
+        how = _EXPORTS[path.suffix]
         raise CourseError(f"{path.name} is a report that only Nsight reads: {how} {path.name}")
     try:
         with path.open("rb") as file:
             begins = file.read(HEAD)
     except OSError as error:
         raise CourseError(f"path {shown(str(path))} cannot be read: {error.strerror}") from None
-    if begins.startswith(SQLITE):
+    if begins.startswith(b"SQLite format 3\0"):
         return "sqlite"
     found = _HEADER.search(_text(begins))
     if found is None and re.search(rb"^==(PROF|ERROR|WARNING)==", begins, re.M):
@@ -101,8 +92,7 @@ def read_tables(path: Path) -> list[CsvTable]:
         line, pending = f"{pending}\n{read}" if pending else read, ""
         if line.count('"') % 2:  # a field goes on in the next line
             pending = line
-            continue
-        if header := _HEADER.match(line):
+        elif header := _HEADER.match(line):
             found.append(CsvTable(str(header.lastgroup), next(csv.reader([line])), [], False))
         elif found and line and not line.startswith(("==", "Processing [")):
             row, table = next(csv.reader([line])), found[-1]

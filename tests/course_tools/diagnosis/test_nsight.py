@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from course_lib import CourseError
 from course_tools import diagnosis
-from course_tools.diagnosis.ncu import CAUSES, SECTIONS
+from course_tools.diagnosis.differences import compare
+from course_tools.diagnosis.ncu import CAUSES, SECTIONS, read_counters
 from course_tools.diagnosis.reading.names import bare
-from course_tools.diagnosis.reading.tables import read_tables, scale
+from course_tools.diagnosis.reading.tables import read_tables, scale, source
+from course_tools.diagnosis.sums import read_sums
 from tests.course_tools.diagnosis.nsight import ACTIVE, ELAPSED, details, export, raw, seeded
 from tests.course_tools.diagnosis.test_verdicts import drawn
 
@@ -63,7 +65,7 @@ def test_steps_that_a_program_marks_are_steps(tmp_path):
             {"ph": "X", "cat": "user_annotation", "name": name, "ts": ts, "dur": end - ts}
         )
     file = export(trace, tmp_path / "steps.sqlite")
-    assert diagnosis.compare(file, file).steps == (2, 2)
+    assert compare(file, file).steps == (2, 2)
 
 
 def refused(file, read=diagnosis.diagnose):
@@ -137,17 +139,17 @@ Time (%),Total Time ({unit}),Num Calls,Avg ({unit}),Name
 def test_sums_are_read_in_the_unit_of_their_column(unit, si, tmp_path):
     file = tmp_path / "sums.txt"
     file.write_text(SUMS.format(unit=unit))
-    found = diagnosis.read_sums(file)
-    assert [one.seconds for one in found.kernels] == pytest.approx([8000 * si, 2000 * si])
-    assert [one.share for one in found.kernels] == pytest.approx([0.8, 0.2])
-    assert [(one.name, one.calls) for one in found.calls] == [("cudaLaunchKernel", 3)]
+    found = read_sums(file)
+    assert [one.seconds for one in found["kernel"]] == pytest.approx([8000 * si, 2000 * si])
+    assert [one.share for one in found["kernel"]] == pytest.approx([0.8, 0.2])
+    assert [(one.name, one.calls) for one in found["cuda-call"]] == [("cudaLaunchKernel", 3)]
     assert "without a timeline" in refused(file)
 
 
 def test_sums_of_the_operating_system_alone_are_refused_with_the_option(tmp_path):
     file = tmp_path / "os.csv"
     file.write_text("Time (%),Total Time (ns),Num Calls,Name\n99.0,12,3,poll\n")
-    assert "nsys profile --trace=cuda" in refused(file, diagnosis.read_sums)
+    assert "nsys profile --trace=cuda" in refused(file, read_sums)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_units_are_read_as_ncu_writes_them(unit, si):
 def judged(tmp_path, text, encoding="utf-8"):
     file = tmp_path / "counters.log"
     file.write_text(text, encoding=encoding)
-    return diagnosis.read_counters(file)
+    return read_counters(file)
 
 
 ADD = {
@@ -230,7 +232,7 @@ def test_memory_throughput_is_dram_only_where_dram_is_busy(tmp_path):
     (unknown,) = judged(tmp_path, details(("k", low)))
     (path,) = judged(tmp_path, details(("k", low | levels)))
     assert unknown.roof == "memory"
-    assert (path.roof, path.reached) == ("l1", 0.94)
+    assert (path.roof, path.reached) == ("l1", pytest.approx(0.94))
     busy = low | levels | {"DRAM Throughput": ("%", "94")}
     assert judged(tmp_path, details(("k", busy)))[0].roof == "dram"
     pipes = low | levels | {"Mem Pipes Busy": ("%", "94")}
@@ -299,7 +301,8 @@ def test_what_is_not_recorded_is_said_by_the_section_that_has_it(tmp_path):
     with pytest.raises(CourseError, match="no column Metric Value"):
         judged(tmp_path, '"ID","Kernel Name","Metric Name"\n"0","k","Duration"\n')
     with pytest.raises(CourseError, match="ERR_NVGPUCTRPERM"):
-        judged(tmp_path, "==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM\n")
+        (tmp_path / "said").write_text("==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM\n")
+        source(tmp_path / "said")
     with pytest.raises(CourseError, match="and no row"):
         judged(tmp_path, details(("k", SLOW)).partition("\n")[0] + "\n")
 
@@ -334,12 +337,12 @@ def test_measured_bytes_stand_beside_those_that_a_trace_counts(tmp_path):
     ]
     moved = [2 * (prod(a) + prod(b) + a[0] * b[1]) for a, b in shapes]
     counted = sum(moved) / len(moved)
-    found = {one.name: one for one in diagnosis.read_counters(file, diagnosis.seeded("at-roof"))}
+    found = {one.name: one for one in read_counters(file, diagnosis.seeded("at-roof"))}
     assert found["nobody knows"].ratio is None
     assert found[bare(product["name"])].counted == pytest.approx(counted)
     assert found[bare(product["name"])].ratio == pytest.approx(1.5e9 / counted)
     with pytest.raises(CourseError, match="record_shapes=True"):
-        diagnosis.read_counters(file, export(trace, tmp_path / "without"))
+        read_counters(file, export(trace, tmp_path / "without"))
 
 
 @pytest.mark.parametrize("before", diagnosis.SEEDED)
@@ -347,15 +350,15 @@ def test_the_parts_of_a_difference_add_up_both_ways(before):
     one = diagnosis.seeded(before)
     for other in ("copies", "launch-bound", "load-imbalance"):
         two = diagnosis.seeded(other)
-        found, back = diagnosis.compare(one, two), diagnosis.compare(two, one)
-        assert sum(s for _, s in found.parts) == pytest.approx(found.difference, abs=1e-12)
-        for (key, there), (_, here) in zip(found.parts, back.parts, strict=True):
-            assert there == pytest.approx(-here, abs=1e-12), key
+        found, back = compare(one, two), compare(two, one)
+        assert sum(s for s in found.parts.values()) == pytest.approx(found.difference, abs=1e-12)
+        for key, there in found.parts.items():
+            assert there == pytest.approx(-back.parts[key], abs=1e-12), key
     windows = [diagnosis.diagnose(file).window for file in (one, two)]
     assert found.seconds == pytest.approx(windows, rel=1e-6)
-    same = diagnosis.compare(one, one)
+    same = compare(one, one)
     assert same.difference == 0
-    assert all(seconds == 0 for _, seconds in same.parts)
+    assert all(seconds == 0 for seconds in same.parts.values())
 
 
 def test_each_part_has_its_own_change(tmp_path):
@@ -376,27 +379,27 @@ def test_each_part_has_its_own_change(tmp_path):
         "communication": [(add, 10), ("mul", 20), (comm, 11)],
     }
     for part, rows in cases.items():
-        found = diagnosis.compare(base, file(part, rows))
-        changed = {key: seconds for key, seconds in found.parts if abs(seconds) > 1e-12}
+        found = compare(base, file(part, rows))
+        changed = {key: seconds for key, seconds in found.parts.items() if abs(seconds) > 1e-12}
         assert changed == {part: pytest.approx(found.difference)}
-    idle = diagnosis.compare(base, file("idle", [(add, 10), ("mul", 20), (comm, 5)], gap=3))
-    assert dict(idle.parts)["idle"] == pytest.approx(6e-6) == pytest.approx(idle.difference)
+    idle = compare(base, file("idle", [(add, 10), ("mul", 20), (comm, 5)], gap=3))
+    assert idle.parts["idle"] == pytest.approx(6e-6) == pytest.approx(idle.difference)
     twice = file("twice", [(add, 10), ("mul", 20), (comm, 5)] * 2)
-    assert diagnosis.compare(base, twice, (1, 2)).difference == pytest.approx(0, abs=1e-15)
+    assert compare(base, twice, (1, 2)).difference == pytest.approx(0, abs=1e-15)
     with pytest.raises(CourseError, match="steps"):
-        diagnosis.compare(base, twice, (1, 0))
+        compare(base, twice, (1, 0))
 
 
 def test_recordings_without_a_timeline_are_compared_among_themselves(tmp_path):
     one, two = tmp_path / "one.csv", tmp_path / "two.csv"
     one.write_text(SUMS.format(unit="ns"))
     two.write_text(SUMS.format(unit="ns").replace('"8,000"', '"9,000"'))
-    found = diagnosis.compare(one, two)
+    found = compare(one, two)
     assert not found.timed
-    assert dict(found.parts)["own"] == pytest.approx(1e-6) == pytest.approx(found.difference)
+    assert found.parts["own"] == pytest.approx(1e-6) == pytest.approx(found.difference)
     assert found.seconds[0] == pytest.approx(10e-6)
     with pytest.raises(CourseError, match=r"one\.csv has no timeline"):
-        diagnosis.compare(one, diagnosis.seeded("copies"))
+        compare(one, diagnosis.seeded("copies"))
 
 
 @pytest.mark.parametrize(
