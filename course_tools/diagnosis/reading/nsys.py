@@ -26,8 +26,8 @@ _DEVICE = {
 }
 _ON_DEVICE = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
 _ABOUT = ("demangledName", "shortName", "gridX", "gridY", "gridZ", "bytes", "copyKind")
-# Values of CUpti_ActivityMemcpyKind and CUpti_ActivitySynchronizationType [nvidia-cupti]; of the
-# latter, a stream that waits for an event does not stop the host.
+# Values of CUpti_ActivityMemcpyKind and CUpti_ActivitySynchronizationType in CUPTI; of the latter,
+# a stream that waits for an event does not stop the host.
 _COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP", 11: "HtoD (Unified)", 12: "DtoH (Unified)"}
 _WAITS = {1: "cudaEventSynchronize", 3: "cudaStreamSynchronize", 4: "cudaDeviceSynchronize"}
 _VERSION = re.compile(r"(_ptsz)?_v\d+(_ptsz)?$")
