@@ -93,7 +93,7 @@ BYTES = {
 }  # fmt: skip
 # What a template says of the deed, and namespaces without a name, which hold brackets.
 _FUNCTOR = re.compile(r"\b(?!ReduceOp)(?:\w*(?:[Ff]unctor|Ops?\b|_kernel_cuda)\w*|cutlass_\w+)")
-_UNNAMED = re.compile(r"(\(anonymous namespace\)|<unnamed>|\(anonymous class\))::")
+_UNNAMED = re.compile(r"(\(anonymous namespace\)|[<]unnamed[>]|\(anonymous class\))::")
 # Formats for which a tensor core has a narrower and faster one.
 WIDE = ("fp32", "tf32", "fp64")
 

@@ -12,10 +12,11 @@ from course_lib.core.checks import CourseError, shown
 # Bytes at the beginning of a file in which a table begins, if it holds one: programs that are
 # profiled write into the same output.
 HEAD = 1 << 20
-# Headers of `nsys stats` (sums and traces) and of `ncu --csv`.
+# Headers of `nsys stats` (sums and traces) and of `ncu --csv`, a group for each kind.
+_KINDS = ("sums", "timeline", "counters")
 _HEADER = re.compile(
-    r'^(?:(?P<sums>"?Time ?\(%\)"?,"?Total Time)|(?P<timeline>"?Start ?\(\w+\)"?,"?Duration)|'
-    r"(?P<counters>(?=.*\bKernel Name\b)[^\n]*(?:\bMetric Name\b|__\w+\.)))",
+    r'^(?:("?Time ?\(%\)"?,"?Total Time)|("?Start ?\(\w+\)"?,"?Duration)|'
+    r"((?=.*\bKernel Name\b)[^\n]*(?:\bMetric Name\b|__\w+\.)))",
     re.M,
 )
 _EXPORTS = {
@@ -80,7 +81,7 @@ def source(path: Path) -> str:
             f"{path.name} holds messages of ncu and no table: ask for one with --csv, and let ncu "
             f"read the counters (its ERR_NVGPUCTRPERM says how)"
         )
-    return str(found.lastgroup) if found else "trace"
+    return _KINDS[(found.lastindex or 1) - 1] if found else "trace"
 
 
 def read_tables(path: Path) -> list[CsvTable]:
@@ -93,7 +94,8 @@ def read_tables(path: Path) -> list[CsvTable]:
         if line.count('"') % 2:  # a field goes on in the next line
             pending = line
         elif header := _HEADER.match(line):
-            found.append(CsvTable(str(header.lastgroup), next(csv.reader([line])), [], False))
+            kind = _KINDS[(header.lastindex or 1) - 1]
+            found.append(CsvTable(kind, next(csv.reader([line])), [], False))
         elif found and line and not line.startswith(("==", "Processing [")):
             row, table = next(csv.reader([line])), found[-1]
             # Details leave out columns at the end of a row; what programs print has fewer still.
