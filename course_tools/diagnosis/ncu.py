@@ -46,8 +46,8 @@ CAUSES = (
     *("near-roof", "uncoalesced", "bank-conflicts", "tensor-idle", "tail-wave", "launch-size"),
     *("occupancy-registers", "occupancy-shared", "occupancy-block", "stalls", "unknown"),
 )
-Evidence = tuple[tuple[str, float], ...]
-_Loss = tuple[str, float, Evidence]
+Shown = tuple[tuple[str, float], ...]
+_Loss = tuple[str, float, Shown]
 
 
 class KernelCounters(NamedTuple):
@@ -76,7 +76,7 @@ class KernelCounters(NamedTuple):
     counted: float | None
     cause: str
     lost: float
-    evidence: Evidence
+    evidence: Shown
     lacks: tuple[str, ...]
 
     @property
@@ -121,10 +121,10 @@ def _cells(table: CsvTable, path: Path) -> Iterator[tuple[tuple[str, ...], str, 
     metric, unit, value = table.at("Metric Name"), table.at("Metric Unit"), table.at("Metric Value")
     value = table.at("Average") if value < 0 else value
     rule, gain = table.at("Rule Name"), table.at("Estimated Speedup")
-    if metric >= 0 and value < 0:
-        raise CourseError(
-            f"{path.name} has no column Metric Value: ncu --csv --page details has it"
-        )
+    if metric >= 0 and min(unit, value) < 0:
+        raise CourseError(f"{path.name} has no column Metric Unit or Value: ncu --csv writes both")
+    if metric < 0 and table.rows[0][at[0]]:
+        raise CourseError(f"{path.name} has no row of units: write it with ncu --csv --page raw")
     units = [""] * len(table.header)
     for row in table.rows:
         whose = tuple(row[i] if 0 <= i < len(row) else "" for i in at)
@@ -141,20 +141,25 @@ def _cells(table: CsvTable, path: Path) -> Iterator[tuple[tuple[str, ...], str, 
                     yield whose, name.lower(), of, written
 
 
+def _first(metrics: Mapping[str, float], key: str) -> float | None:
+    """A quantity by its key, under the first of its names that the file has."""
+    return next((metrics[one] for one in _NAMES[key] if one in metrics), None)
+
+
 class _Measured(dict[str, float]):
     """Metrics of a kernel's launches together, averaged over their time."""
 
     def __init__(self, every: list[tuple[int, dict[str, float]]]) -> None:
-        weights = [calls * (_Measured.of(one, "seconds") or 1.0) for calls, one in every]
+        weights = [calls * (_first(one, "seconds") or 1.0) for calls, one in every]
         for key in {key for _, one in every for key in one}:
             held = [(w, one[key]) for w, (_, one) in zip(weights, every, strict=True) if key in one]
             self[key] = sum(w * value for w, value in held) / sum(w for w, _ in held)
 
-    def of(self: Mapping[str, float], key: str) -> float | None:
-        """A quantity by its key, under the first of its names that the file has."""
-        return next((self[one] for one in _NAMES[key] if one in self), None)
+    def of(self, key: str) -> float | None:
+        """A quantity by its key."""
+        return _first(self, key)
 
-    def shown(self, *keys: str) -> Evidence:
+    def shown(self, *keys: str) -> Shown:
         """Quantities as evidence, by the file's names."""
         return tuple((name, self[name]) for key in keys for name in _NAMES[key] if name in self)
 
@@ -185,9 +190,7 @@ def _judged(
     counted: Mapping[tuple[str, str], float],
 ) -> KernelCounters:
     one, calls = _Measured(every), sum(calls for calls, _ in every)
-    seconds = calls * (one.of("seconds") or 0.0)
-    if all("seconds" for _, held in every):
-        seconds = sum(calls * (_Measured.of(held, "seconds") or 0.0) for calls, held in every)
+    seconds = sum(number * (_first(held, "seconds") or 0.0) for number, held in every)
     roofs = one.roofs()
     roof, top = max(roofs.items(), key=lambda of: of[1], default=("", 0.0))
     product = names.kernel(name)[0] in ("product", "attention")
@@ -244,7 +247,7 @@ def _losses(
         yield "tensor-idle", (1 - max(dram, tensor)) * unused, one.shown("tensor")
     waves = one.of("waves")
     if waves is not None and waves >= 1:
-        yield "tail-wave", 1 - waves / ceil(waves), one.shown("waves")
+        yield "tail-wave", 1 - max(waves / ceil(waves), top), one.shown("waves")
     elif waves is not None and top < FAR:
         yield "launch-size", 1 - max(waves, top), one.shown("waves")
     # Tensor cores work with few warps: a product that uses them has its occupancy by design.

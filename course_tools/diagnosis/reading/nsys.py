@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -48,26 +49,22 @@ class NsysRecording:
         if self.kind != "sqlite":
             yield from self._tables()
             return
+        address = f"{self.path.absolute().as_uri()}?mode=ro"
         try:
-            address = f"{self.path.absolute().as_uri()}?mode=ro"
-            self._base = sqlite3.connect(address, uri=True, timeout=1.0)
-            yield from self._events()
+            with closing(sqlite3.connect(address, uri=True, timeout=1.0)) as self._base:
+                yield from self._events()
         except sqlite3.DatabaseError as error:
-            locked = (
-                "is in use by another program" if "locked" in str(error) else "is no whole file"
-            )
+            said = "is in use by another program" if "locked" in str(error) else "is not whole"
             raise CourseError(
-                f"{self.path.name} {locked} ({error}): let nsys finish, or export the report again"
+                f"{self.path.name} {said} ({error}): let nsys finish, or export the report again"
             ) from None
-        finally:
-            self._base.close()
 
     def _events(self) -> Iterator[Event]:
         listed = {one for (one,) in self._base.execute("SELECT name FROM sqlite_master")}
         if "StringIds" not in listed:
             some = ", ".join(map(repr, sorted(listed)[:5])) or "none"
             raise CourseError(f"{self.path.name} is no export of nsys (tables: {some}): {_HOW}")
-        if not any(list(self._rows(_KIND + one, "start")) for one in [*_DEVICE][:2]):
+        if not any(next(self._rows(_KIND + one, "start"), None) for one in [*_DEVICE][:2]):
             raise CourseError(f"{self.path.name} has no row in {_KIND}KERNEL: record with {_HOW}")
         names = dict(self._base.execute("SELECT id, value FROM StringIds"))
         held = self._rows("TARGET_INFO_GPU", "name", "smCount")

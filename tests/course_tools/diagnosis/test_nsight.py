@@ -298,10 +298,15 @@ def test_what_is_not_recorded_is_said_by_the_section_that_has_it(tmp_path):
     for lacking in ({"Duration": ("us", "9")}, {"launch__registers_per_thread": ("", "32")}):
         with pytest.raises(CourseError, match="ncu --set full"):
             judged(tmp_path, details(("k", lacking)))
-    with pytest.raises(CourseError, match="no column Metric Value"):
-        judged(tmp_path, '"ID","Kernel Name","Metric Name"\n"0","k","Duration"\n')
+    for columns, cells in (("", ""), (',"Metric Value"', ',"9"'), (',"Metric Unit"', ',"us"')):
+        text = f'"ID","Kernel Name","Metric Name"{columns}\n"0","k","Duration"{cells}\n'
+        with pytest.raises(CourseError, match="no column Metric Unit or Value"):
+            judged(tmp_path, text)
+    without = raw(("k", ADD)).splitlines(keepends=True)
+    with pytest.raises(CourseError, match="no row of units"):
+        judged(tmp_path, without[0] + without[2])
+    (tmp_path / "said").write_text("==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM\n")
     with pytest.raises(CourseError, match="ERR_NVGPUCTRPERM"):
-        (tmp_path / "said").write_text("==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM\n")
         source(tmp_path / "said")
     with pytest.raises(CourseError, match="and no row"):
         judged(tmp_path, details(("k", SLOW)).partition("\n")[0] + "\n")
