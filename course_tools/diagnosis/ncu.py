@@ -94,14 +94,12 @@ def read_counters(path: Path, trace: Path | None = None) -> tuple[KernelCounters
     for table in read_tables(path):
         if table.kind == "counters":
             for whose, metric, unit, value in _cells(table, path):
+                share = unit == "%" or ".pct" in metric or metric.endswith("_pct")
                 # One label has a share in one section, and a rate in another.
-                rate = metric == "memory throughput" and unit != "%"
-                key, factor = (
-                    "memory rate" if rate else metric,
-                    0.01 if unit == "%" else scale(unit),
-                )
+                key = "memory rate" if metric == "memory throughput" and not share else metric
                 if (number := table.number(value)) is not None:
-                    launches[whose][key] = number * factor
+                    number *= 0.01 if share else scale(unit)
+                    launches[whose][key] = max(number, launches[whose].get(key, number))
     groups: dict[tuple[str, str], list[tuple[int, dict[str, float]]]] = defaultdict(list)
     for (name, grid, calls, *_), metrics in launches.items():
         groups[names.bare(name), grid].append((int(calls or 1), metrics))
@@ -174,6 +172,7 @@ class _Measured(dict[str, float]):
         found = {key: value for key in keys if (value := self.of(key)) is not None}
         path = [found.pop(key) for key in keys[4:] if key in found]
         found |= {"l1": max(path)} if path else {}
+        found |= {"tensor": max(dict(self.shown("tensor")).values())} if "tensor" in found else {}
         memory, compute = self.of("memory") or 0.0, self.of("compute") or 0.0
         levels = max(found.get(key, 0.0) for key in ("dram", "l2", "l1"))
         if memory > levels + APART:  # of the load-store path, where no level is as busy
@@ -197,12 +196,10 @@ def _judged(
     losses = list(_losses(one, roofs, top, product))
     cause, lost, evidence = max(losses, key=lambda of: of[1], default=("", 0.0, ()))
     if lost < WORTH:
-        near = (
-            "near-roof" if top >= FAR else "unknown",
-            0.0,
-            one.shown(roof) if roof in _NAMES else (),
-        )
-        cause, lost, evidence = (_stall(one) if top < FAR else None) or near
+        shown = one.shown(*{roof} & {*_NAMES})
+        stalls = _stall(one) if top < FAR else None
+        near = "near-roof" if top >= FAR else "unknown"
+        cause, lost, evidence = stalls or (near, 0.0, shown)
     moved, rate = one.of("bytes") or one.sum("read", "written"), one.of("rate")
     if moved is None and rate is not None and seconds:
         moved = rate * seconds / calls

@@ -273,6 +273,7 @@ CASES = [
     ("tensor-idle", "sgemm_128x128", SLOW | {f"sm__pipe_tensor_cycles_active{ACTIVE}": ("%", "0"), "Compute (SM) Throughput": ("%", "88")}, ()),
     ("near-roof", "sm90_gemm_bf16", SLOW | {f"sm__pipe_tensor_cycles_active{ACTIVE}": ("%", "86")}, ()),
     ("unknown", "sm90_gemm_bf16", SLOW | OCCUPANCY | limits("Shared Mem") | {f"sm__pipe_tensor_op_hmma_cycles_active{ACTIVE}": ("%", "45")}, ()),
+    ("near-roof", "gemm_int8", SLOW | {f"sm__pipe_tensor_op_hmma_cycles_active{ACTIVE}": ("", "0"), f"sm__pipe_tensor_op_imma_cycles_active{ACTIVE}": ("", "81")}, ()),
     ("stalls", "k", SLOW | {STALLS.format("long_scoreboard"): ("inst", "9"), STALLS.format("selected"): ("inst", "1"), "Warp Cycles Per Issued Instruction": ("cycle", "12"), "One or More Eligible": ("%", "22")}, ()),
     ("near-roof", "k", SLOW | {STALLS.format("long_scoreboard"): ("inst", "3"), "Warp Cycles Per Issued Instruction": ("cycle", "12"), "One or More Eligible": ("%", "92")}, ()),
     ("stalls", "k", SLOW, [("CPIStall", "35")]),
