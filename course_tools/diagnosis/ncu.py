@@ -128,7 +128,7 @@ def _cells(table: CsvTable, path: Path) -> Iterator[tuple[tuple[str, ...], str, 
         whose = tuple(row[i] if 0 <= i < len(row) else "" for i in at)
         if metric >= 0:
             yield whose, row[metric].lower(), row[unit], row[value]
-            if 0 <= rule < len(row) and row[rule] and row[rule + 1] in ("OPT", "WRN"):
+            if 0 <= rule < len(row) and row[rule + 1 : rule + 2] in (["OPT"], ["WRN"]):
                 hoped = row[gain] if 0 <= gain < len(row) else ""
                 yield whose, f"rule {row[rule].lower()}", "%", hoped or str(100 * WORTH)
         elif not whose[0]:

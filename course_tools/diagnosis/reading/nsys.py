@@ -31,6 +31,8 @@ _ABOUT = ("demangledName", "shortName", "gridX", "gridY", "gridZ", "bytes", "cop
 # a stream that waits for an event does not stop the host.
 _COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP", 11: "HtoD (Unified)", 12: "DtoH (Unified)"}
 _WAITS = {1: "cudaEventSynchronize", 3: "cudaStreamSynchronize", 4: "cudaDeviceSynchronize"}
+# Columns of the export that are no numbers.
+_WORDS = ("value", "text", "name")
 _VERSION = re.compile(r"(_ptsz)?_v\d+(_ptsz)?$")
 # What emit_nvtx of torch writes behind an operator's name, and how loops call their steps.
 _BEHIND = re.compile(r", (seq|op_id|sizes|trace_index) = .*")
@@ -66,7 +68,7 @@ class NsysRecording:
             raise CourseError(f"{self.path.name} is no export of nsys (tables: {some}): {_HOW}")
         if not any(next(self._rows(_KIND + one, "start"), None) for one in [*_DEVICE][:2]):
             raise CourseError(f"{self.path.name} has no row in {_KIND}KERNEL: record with {_HOW}")
-        names = dict(self._base.execute("SELECT id, value FROM StringIds"))
+        names = dict(self._rows("StringIds", "id", "value"))
         held = self._rows("TARGET_INFO_GPU", "name", "smCount")
         self.head["deviceProperties"] = [{"name": name, "numSms": units} for name, units in held]
         for table, category in _DEVICE.items():
@@ -82,7 +84,10 @@ class NsysRecording:
         calls, called = ("start", "end", "globalTid", "correlationId", "nameId"), 0
         for start, end, tid, corr, name in self._rows(f"{_KIND}RUNTIME", *calls):
             called += 1
-            bare, args = _VERSION.sub("", names.get(name, "")), Args(correlation=_joined(tid, corr))
+            bare, args = (
+                _VERSION.sub("", names.get(name) or ""),
+                Args(correlation=_joined(tid, corr)),
+            )
             yield self._event("cuda_runtime", bare, start, end, tid, args)
         waits = ("start", "end", "globalPid", "syncType")
         for start, end, pid, how in self._rows(f"{_KIND}SYNCHRONIZATION", *waits):
@@ -100,7 +105,10 @@ class NsysRecording:
     def _rows(self, table: str, *columns: str) -> Iterator[Any]:
         """Rows of a table, with nothing where the export lacks a column; none without the table."""
         has = {row[1] for row in self._base.execute(f'PRAGMA table_info("{table}")')}
-        asked = ", ".join(f'"{one}"' if one in has else "NULL" for one in columns)
+        kinds = {one: "TEXT" if one in _WORDS else "INTEGER" for one in columns}
+        asked = ", ".join(
+            f'CAST("{one}" AS {kind})' if one in has else "NULL" for one, kind in kinds.items()
+        )
         yield from self._base.execute(f'SELECT {asked} FROM "{table}"') if has else ()  # noqa: S608
 
     def _event(

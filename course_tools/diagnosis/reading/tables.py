@@ -4,6 +4,7 @@ file is, by its content.
 
 import csv
 import re
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,9 +52,10 @@ class CsvTable(NamedTuple):
         if self.comma:
             written = written.replace(".", "").replace(",", ".")
         try:
-            return float(written.replace(",", ""))
+            found = float(written.replace(",", ""))
         except ValueError:
             return None
+        return found if isfinite(found) else None
 
 
 def scale(unit: str) -> float:
@@ -93,11 +95,15 @@ def read_tables(path: Path) -> list[CsvTable]:
         line, pending = f"{pending}\n{read}" if pending else read, ""
         if line.count('"') % 2:  # a field goes on in the next line
             pending = line
-        elif header := _HEADER.match(line):
-            kind = _KINDS[(header.lastindex or 1) - 1]
-            found.append(CsvTable(kind, next(csv.reader([line])), [], False))
+            continue
+        try:
+            row = next(csv.reader([line]), [])
+        except csv.Error as error:
+            raise CourseError(f"{path.name} is no CSV in line {i + 1} ({error})") from None
+        if header := _HEADER.match(line):
+            found.append(CsvTable(_KINDS[(header.lastindex or 1) - 1], row, [], False))
         elif found and line and not line.startswith(("==", "Processing [")):
-            row, table = next(csv.reader([line])), found[-1]
+            table = found[-1]
             # Details leave out columns at the end of a row; what programs print has fewer still.
             value = table.at("Metric Value", "Average")
             if len(row) > value if value >= 0 else len(row) == len(table.header):

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import tempfile
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 
@@ -421,3 +422,37 @@ def test_recordings_without_a_timeline_are_compared_among_themselves(tmp_path):
 )  # fmt: skip
 def test_a_name_is_left_without_its_templates_noise(name, short):
     assert bare(name) == short
+
+
+PAGES = [raw(("add", ADD)), details(("add", LABELS), rules=[("CPIStall", "35")]), SUMS.format(unit="us"), f'{TRACE}\n5,9,1,64,1,1,,"A (0)",1,7,add\n']  # fmt: skip
+
+
+@given(
+    st.sampled_from(PAGES),
+    st.lists(st.tuples(st.integers(0), st.integers(0, 9), st.text('",\na1%-.', max_size=3))),
+)
+@settings(max_examples=150, deadline=None)
+def test_what_is_spoiled_is_read_or_refused_and_nothing_else(page, changes):
+    for at, length, more in changes:
+        at %= len(page) + 1
+        page = page[:at] + more + page[at + length :]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "spoiled"
+        file.write_text(page)
+        with suppress(CourseError):
+            assert compare(file, file).difference == 0
+            assert read_counters(file) if source(file) == "counters" else True
+
+
+@pytest.mark.parametrize("value", [None, -1, 2**62, "x", 1.5, b"\xff\xfe"])
+@pytest.mark.parametrize("column", ["start", "globalPid", "streamId", "correlationId", "gridX", "demangledName"])  # fmt: skip
+def test_a_value_of_another_type_in_an_export_is_read_or_refused(value, column, tmp_path):
+    file = export(seeded("ragged-waves"), tmp_path / "odd")
+    base = sqlite3.connect(file)
+    base.execute(
+        f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET {column} = ? WHERE rowid % 3 = 0", (value,)
+    )
+    base.commit()
+    base.close()
+    with suppress(CourseError):
+        assert diagnosis.diagnose(file).window > 0
