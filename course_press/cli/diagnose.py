@@ -1,4 +1,4 @@
-"""The command `course diagnose`: the one cause of the time of a trace of torch.profiler."""
+"""The command `course diagnose`: the one cause of the time of a recorded step, or what changed."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,35 +9,74 @@ from typer import Argument, Option
 from course_lib import CourseError, specs
 from course_tools.diagnosis import Diagnosis
 from course_tools.diagnosis import diagnose as find
+from course_tools.diagnosis.differences import compare
+from course_tools.diagnosis.ncu import read_counters
+from course_tools.diagnosis.reading.tables import source
+from course_tools.diagnosis.sums import read_sums
 from course_book import n
 from course_book.text import t
 from course_press.cli.console import AsJson, complain, tell, tell_json, tell_table, told
+from course_press.cli.recordings import tell_comparison, tell_counters, tell_sums
 
 app = typer.Typer()
+# Kinds of files that say when each row ran.
+TIMELINES = {"trace", "sqlite", "timeline"}
 
 
 @app.command()
 def diagnose(
-    trace: Annotated[Path, Argument(help="A trace of torch.profiler or vLLM, JSON, also gzipped.")],
+    recording: Annotated[
+        Path,
+        Argument(
+            help="A trace of torch.profiler or vLLM (JSON, also gzipped), an SQLite export or a "
+            "CSV of Nsight Systems, or a CSV of Nsight Compute."
+        ),
+    ],
+    after: Annotated[
+        Path | None,
+        Argument(
+            help="A second recording: what changed from the first. Beside a CSV of Nsight Compute, "
+            "a trace with shapes: the bytes that its operators must move."
+        ),
+    ] = None,
     chip: Annotated[
-        str | None, Option(help="Key of the chip; by the trace's device when not given.")
+        str | None, Option(help="Key of the chip; by the recording's device when not given.")
+    ] = None,
+    steps: Annotated[
+        str | None, Option(help="Steps of the two recordings, such as 10,20; as annotated.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Name the cause of a slow step from its trace; exit with 1 where the file is no such trace.
+    """Name the cause of a slow step, or what changed; exit with 1 where a file is no recording.
 
     Example: `course diagnose trace.json.gz --chip h100-sxm`
     """
     on = None if chip is None else specs.chip(chip)
+    counted = None if steps is None else _counted(steps)
+    files = [recording] if after is None else [recording, after]
     try:
-        found = find(trace, on)
+        kinds = {source(file): file for file in files}
+        timeline = next((file for kind, file in kinds.items() if kind in TIMELINES), None)
+        if "counters" in kinds and len(files) == (1 if timeline is None else 2):
+            tell_counters(read_counters(kinds["counters"], timeline), as_json)
+        elif after is not None:
+            tell_comparison(compare(recording, after, counted), as_json)
+        elif "sums" in kinds:
+            tell_sums(read_sums(recording), as_json)
+        elif as_json:
+            tell_json(_plain(find(recording, on)))
+        else:
+            _show(find(recording, on))
     except CourseError as error:
         complain(str(error))
         raise typer.Exit(1) from None
-    if as_json:
-        tell_json(_plain(found))
-    else:
-        _show(found)
+
+
+def _counted(steps: str) -> tuple[int, int]:
+    numbers = steps.split(",")
+    if len(numbers) != 2 or not all(one.strip().isdigit() for one in numbers):
+        raise CourseError(f"--steps must be two numbers such as 10,20 (got {steps!r})")
+    return int(numbers[0]), int(numbers[1])
 
 
 def _plain(found: Diagnosis) -> dict[str, Any]:

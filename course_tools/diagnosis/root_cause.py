@@ -99,7 +99,8 @@ class Diagnosis(NamedTuple):
     taken_for : the device's name, where it is none that the spec table lists and its
         multiprocessors told which chip it is.
     cannot_tell : keys of what the trace does not show: ``"graph"``, ``"shapes"``, ``"host"``,
-        ``"device"``, ``"chip"``, ``"ranks"``, ``"window"``.
+        ``"device"``, ``"chip"``, ``"ranks"``, ``"window"``; the first three of Nsight Systems with
+        ``"nsys-"`` before them.
     path : the answers to the questions of the flow that lead here.
     busy : share of the whole time in which a device computes or copies; a collective that nothing
         hides does not count; on a CPU, in which an operator runs.
@@ -126,12 +127,13 @@ class Diagnosis(NamedTuple):
 
 
 def diagnose(path: Path | str, chip: Accelerator | str | None = None) -> Diagnosis:
-    """Find the cause of a slow step in a trace of torch.profiler.
+    """Find the cause of a slow step in a trace of torch.profiler or of Nsight Systems.
 
     Parameters
     ----------
     path : a trace as `export_chrome_trace` writes it, of torch or vLLM, also gzipped, of any
-        length: it is read in pieces.
+        length: it is read in pieces. Or what `nsys export --type sqlite` writes, or the CSV of the
+        report cuda_gpu_trace of `nsys stats`.
     chip : that it was recorded on; the one that the trace names when not given.
 
     Raises
@@ -180,7 +182,7 @@ def diagnose(path: Path | str, chip: Accelerator | str | None = None) -> Diagnos
         operators=_operators(found, window),
         chip=on.key if on else None,
         taken_for=taken_for,
-        cannot_tell=tuple(found.lacks),
+        cannot_tell=rows.lacking(found.lacks),
         # Whether the row that shows most of a cause moves bytes that the work does not need.
         path=path_to(cause, extra=does == "copy" if cause == "strided" else does != "product"),
         busy=found.busy / window,

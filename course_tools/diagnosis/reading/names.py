@@ -91,6 +91,9 @@ BYTES = {
     "fp64": 8, "int64": 8, "fp32": 4, "int32": 4, "tf32": 4,
     "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "uint8": 1, "bool": 1,
 }  # fmt: skip
+# What a template says of the deed, and namespaces without a name, which hold brackets.
+_FUNCTOR = re.compile(r"\b(?!ReduceOp)(?:\w*(?:[Ff]unctor|Ops?\b|_kernel_cuda)\w*|cutlass_\w+)")
+_UNNAMED = re.compile(r"(\(anonymous namespace\)|[<]unnamed[>]|\(anonymous class\))::")
 # Formats for which a tensor core has a narrower and faster one.
 WIDE = ("fp32", "tf32", "fp64")
 
@@ -113,6 +116,21 @@ def kernel(name: str, operator: str = "") -> tuple[str, str | None]:
 def operator_kind(name: str) -> str:
     """What an operator does, by its name; nothing where that is not known."""
     return _first(_OPERATORS, name)
+
+
+def bare(name: str) -> str:
+    """A kernel's name without return type, arguments and namespaces, and of its template what it
+    computes; without the number that Triton's compiler counts its kernels by.
+    """
+    outer, depth, inside = "", 0, ""
+    for piece in re.split(r"([<>(])", _UNNAMED.sub("", name.removeprefix("void "))):
+        if piece == "(" and not depth:
+            break
+        depth += (piece == "<") - (piece == ">")
+        outer, inside = outer + piece * (not depth and piece != ">"), inside + piece * (depth > 0)
+    called = re.sub(r"^(triton_\w*?)_\d+$", r"\1", outer.strip().rpartition("::")[2])
+    computes = _FUNCTOR.search(inside)
+    return f"{called}<{computes[0]}>" if computes else called or name
 
 
 def does(name: str) -> str:

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from course_lib.core.checks import CourseError
 from course_tools.diagnosis.reading.names import LOADER
+from course_tools.diagnosis.reading.nsys import NsysRecording
 from course_tools.diagnosis.reading.stream import Args, Event, Stream
+from course_tools.diagnosis.reading.tables import source
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -154,6 +156,11 @@ class Rows(NamedTuple):
         hit = (keys[at] == by[places]) & (by[places] > 0)
         return np.asarray(np.where(hit, order[at], -1))
 
+    def lacking(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """The keys of what a recording lacks, by the tool that would have to record it."""
+        nsys = ("graph", "shapes", "host") if self.head.get("source") == "nsys" else ()
+        return tuple(f"nsys-{key}" if key in nsys else key for key in keys)
+
     def foremost(self, which: Any, weights: Any) -> tuple[str, float]:
         """The name of the type that has most of the weight of some rows, and its weight."""
         found = np.bincount(self.type[which], weights=weights)
@@ -184,7 +191,7 @@ class _OncePass:
         self.open: dict[tuple[str, str], list[Event]] = defaultdict(list)
         self.seen: Counter[str] = Counter()
         self.counted, self.since, self.until = 0, float("inf"), float("-inf")
-        stream = Stream(self.path)
+        stream = _opened(self.path)
         for event in stream:
             for whole in self._closed(event):
                 self._take(whole)
@@ -280,6 +287,16 @@ class _OncePass:
         kept = len(columns[0]) / self.counted
         every: Any = [*columns, list(self.lanes), self.types, self.head, self.seen, kept]
         return Rows(*every)
+
+
+def _opened(path: Path) -> Stream | NsysRecording:
+    """The events of a file, whichever tool wrote them."""
+    kind = source(path)
+    if kind in ("sums", "counters"):
+        raise CourseError(
+            f"{path.name} holds {kind} without a timeline, from which no cause follows"
+        )
+    return Stream(path) if kind == "trace" else NsysRecording(path, kind)
 
 
 def _list(raw: msgspec.Raw) -> Sequence[Any]:
