@@ -30,7 +30,7 @@ from course_press.source.book import Book, Say, silent
 from course_press.source.chapter import INLINE, Cell, Chapter, Line, read_text
 from course_press.source.errors import MissingError, SourceError
 from course_press.source.install import published
-from course_press.source.labels import label_facts
+from course_press.source.labels import find_labels, label_facts
 
 ASSETS = Path(__file__).parents[1] / "assets"
 # The filters that both engines share, for a site or not: a notebook is read alone, away from the
@@ -76,6 +76,12 @@ class PrintedPage:
     def url(self) -> str:
         """Where the page stands, from the language's root."""
         return str(PurePosixPath(self.chapter.path).with_suffix(".html"))
+
+
+def unprinted(chapter: Chapter) -> PrintedPage:
+    """A page that others name and lead to, and that is not printed now."""
+    labels = [{"id": label.id} for label in find_labels(chapter)]
+    return PrintedPage(chapter, "", {"labels": labels, "guesses": False}, str)
 
 
 class _Lean(FileSystemLoader):
