@@ -14,7 +14,15 @@ from course_lib import CourseError
 from course_book.text import words
 from course_press.check import parity
 from course_press.pages import about, csp, searchable, share, slides
-from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pages, templates, unprinted
+from course_press.pages.pandoc import (
+    ASSETS,
+    PrintedPage,
+    kept,
+    lean,
+    print_pages,
+    templates,
+    unprinted,
+)
 from course_press.pages.references import check_links, fill_references, labels_written
 from course_press.pages.render import Renderer
 from course_press.run.execute import Cache
