@@ -73,7 +73,7 @@ class PrintedPage:
     def body(self) -> str:
         return self.load()
 
-    @property
+    @cached_property
     def url(self) -> str:
         """Where the page stands, from the language's root."""
         return str(PurePosixPath(self.chapter.path).with_suffix(".html"))

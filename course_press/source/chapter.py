@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -60,8 +60,7 @@ _TITLE = re.compile(r"^# (.+?)\s*(?:\{([^}]*)\})?\s*$")
 _ATTRIBUTE = re.compile(r"""([#.][\w:.-]+)|([\w-]+)=("[^"]*"|'[^']*'|\S+)""")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line of a chapter after includes, and where it stands."""
 
     text: str
@@ -199,7 +198,8 @@ def _expanded(
     shown = file.relative_to(root) if file.is_relative_to(root) else file
     texts = read_text(file, shown).splitlines()
     for line, is_prose in _told_apart(Line(text, shown, i) for i, text in enumerate(texts, 1)):
-        if is_prose and (include := _INCLUDE.match(line.text)):
+        coded = is_prose and "{{<" in line.text
+        if coded and (include := _INCLUDE.match(line.text)):
             # A path that starts with a slash is meant from the book's root, as in Quarto.
             above = root if include[1].startswith("/") else file.parent
             target = (above / include[1].removeprefix("/")).resolve()
@@ -214,7 +214,7 @@ def _expanded(
                 raise line.error(f"{include[1]} is included more than {DEPTH} files deep")
             yield from _expanded(target, files, root, real, (*via, here))
             continue
-        if is_prose and (shortcode := _SHORTCODE.search(line.text)):
+        if coded and (shortcode := _SHORTCODE.search(line.text)):
             if shortcode[1] == "include":
                 raise line.error("shortcode include must stand alone on its line")
             raise line.error(f"shortcode {shortcode[1]} is not known to the embedded engine")
