@@ -119,7 +119,7 @@ def test_an_exercise_and_the_first_of_a_chapter_are_asked_in_every_language(clon
     code = (
         "from course_book.exercises import CHAPTERS, check, get; assert 'tensor-cores' in CHAPTERS;"
         "[one] = [get('tensor-cores-share')]; assert len(one.variants()) == 100;"
-        "print(check('rooflines-dot-product', one.variant().answer).verdict)"
+        "print(check('rooflines-dot-product', 100 * one.variant().answer).verdict)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=clone, env=os.environ, capture_output=True, text=True,
