@@ -22,7 +22,7 @@ from course_lib.specs.provenance import DATA, as_record, load_toml
 
 # The environment variable that names a folder with more chips.
 FOLDER = "COURSE_CHIPS"
-_CHIPS = "chips() or course chips lists them; course chip --new begins a file of your own"
+_CHIPS = "chips() or course chips lists them; course new chip begins a file of your own"
 _MODELS = "models() or course models lists them"
 
 

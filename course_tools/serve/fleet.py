@@ -99,7 +99,7 @@ class Service:
         return _outcome(requests, line, placed, [*fleet, *pool], self.steps, self.engine)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _run_once(given: bytes) -> Served:
     """What a service makes of requests, kept: plans and other languages' pages ask for it again."""
     one, requests = pickle.loads(given)  # noqa: S301 - written by `Service.run`

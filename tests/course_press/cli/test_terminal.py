@@ -108,14 +108,14 @@ def test_links_are_compared_all_together_and_no_unit_is_1():
 
 def test_an_own_chip_begins_as_a_file_that_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setenv(specs.FOLDER, str(tmp_path))
-    with pytest.raises(CourseError, match="course chip --new begins a file of your own"):
+    with pytest.raises(CourseError, match="course new chip begins a file of your own"):
         specs.chip("h20")
-    assert CliRunner().invoke(app, ["chip", "--new", "h20"]).exit_code == 0
+    assert CliRunner().invoke(app, ["new", "chip", "h20"]).exit_code == 0
     file = tmp_path / "h20.toml"
     empty = file.read_text()
     assert {"bandwidth", "peaks", "sources"} <= set(tomllib.loads(empty))
     for refused in ("h20", "h100-sxm", "no/key"):
-        done = CliRunner().invoke(app, ["chip", "--new", refused])
+        done = CliRunner().invoke(app, ["new", "chip", refused])
         assert isinstance(done.exception, CourseError)
     filled = empty.replace("value = 0", "value = 4", 1).replace("value = 0", "value = 96")
     filled = filled.replace("year = 0", "year = 2024")

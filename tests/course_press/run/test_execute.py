@@ -8,10 +8,10 @@ import pytest
 from course_lib import CourseError
 from course_lib.bench import results
 from course_tools.measured import FOLDER
-from course_press.outputs import FORMS, form
 from course_press.pages.pandoc import print_pages
 from course_press.run import execute as running
 from course_press.run import kernels as forked
+from course_press.run.bundles import FORMS, form
 from course_press.run.execute import Cache, Surroundings, run_chapter
 from course_press.source.book import read_book
 from course_press.source.errors import SourceError
