@@ -28,6 +28,9 @@ RESTART = 200.0
 BLOCKING = 30.0
 # Synchronizations for each row of the device from which every gap with one counts as theirs.
 OFTEN = 0.25
+# µs after its launch within which a kernel begins on an idle device, mostly 3 to 10: what waited
+# longer stood in a queue, and the host was ahead.
+QUEUED = 50.0
 # Doubt about time after a wait in which no row says what the host does.
 UNNAMED = 0.5
 # What a gap is called in which the host has no row.
@@ -43,6 +46,32 @@ def window(rows: Rows) -> tuple[float, float]:
     if steps.any():
         first = max(first, float(rows.ts[steps].min()))
     return first, max(first, last)
+
+
+def known_idle(rows: Rows, places: Places) -> tuple[float, float]:
+    """From when to when a device's idle time is known to be idle: a recording begins while work
+    from before may run, and ends when the host does something else.
+    """
+    start, end = rows.ts[places], rows.ts[places] + rows.dur[places]
+    launch = rows.joined(places[:1], rows.corr, CALL)[0]
+    first = float(start[0])
+    if launch >= 0 and first - (called := float(rows.ts[launch])) <= QUEUED:
+        # Its queue was empty when the first row was launched, and since the host last waited.
+        asked = (rows.kind == CALL) & np.array(
+            [bool(names.SYNC.search(t.name)) for t in rows.types]
+        )[rows.type]
+        waited = (rows.ts + rows.dur)[asked]
+        first = float(np.min(waited[waited <= called], initial=called))
+    return first, float(end.max())
+
+
+def launches_of(rows: Rows, places: Places, open_: Intervals) -> Floats:
+    """When the host had launched the row that ends each gap, where that is known; else its end."""
+    order = places[np.argsort(rows.ts[places], kind="stable")]
+    at = np.searchsorted(rows.ts[order], open_.end - 1e-3)
+    after = order[np.minimum(at, len(order) - 1)]
+    call = rows.joined(after, rows.corr, CALL)
+    return np.asarray(np.where(call >= 0, rows.ts[call] + rows.dur[call], open_.end))
 
 
 def around_launch(rows: Rows, places: Places) -> Numbers:
@@ -82,8 +111,13 @@ class Host:
         self.wait, self.load = rows.covered(self.waiting), rows.covered(rows.kind == LOAD)
         self.inside, self.launches = rows.covered(call | op), rows.covered(self.launching)
 
-    def gaps(self, found: Account, open_: Intervals, device_rows: int) -> None:
-        """Share out the stretches in which a device did nothing."""
+    def gaps(self, found: Account, open_: Intervals, launched: Floats, device_rows: int) -> None:
+        """Share out the stretches in which a device did nothing; before some of them the host had
+        launched what comes next, and then it is not waited for.
+        """
+        queued = launched < open_.start - QUEUED
+        found.unplaced += float((open_.end - open_.start)[queued].sum()) * SECOND
+        open_ = Intervals(open_.start[~queued], open_.end[~queued])
         start, end = open_
         length = end - start
         if not len(start):

@@ -59,12 +59,17 @@ def account(rows: Rows, chip: Accelerator | None, multiprocessors: int) -> Accou
     places = rows.of(*ON_DEVICE)
     named = np.array([name for name, _ in rows.lanes])[rows.lane[places]]
     every = [OnDevice(rows, str(one), places[named == one]) for one in sorted(set(named))]
-    host, (first, last), many = gaps.Host(rows), gaps.window(rows), len(every)
+    host, many = gaps.Host(rows), len(every)
+    known = [gaps.known_idle(rows, places[named == one.name]) for one in every]
+    (first, last), whole = gaps.window(rows), np.array(known)
+    first, last = max(first, float(whole[:, 0].min())), min(last, float(whole[:, 1].max()))
     found = Account((last - first) * SECOND, devices=many)
-    for device in every:
+    for device, (since, _) in zip(every, known, strict=True):
         _kernels(found, device, chip, multiprocessors)
         _copies(found, device)
-        host.gaps(found, device.busy.gaps(first, last), device.count)
+        idle = device.busy.gaps(max(first, since), last)
+        launched = gaps.launches_of(rows, places[named == device.name], idle)
+        host.gaps(found, idle, launched, device.count)
     found.scale(dict.fromkeys(found.lost, 1 / many))
     found.roof, found.unplaced = found.roof / many, found.unplaced / many
     found.busy = sum(one.working(one.copy).total for one in every) * SECOND / many
