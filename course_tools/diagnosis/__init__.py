@@ -1,6 +1,6 @@
 """Finds why a recorded step is slow: reads a trace of torch.profiler and names one cause."""
 
-from course_tools.diagnosis.causes import CAUSES, FLOW, SEEDED, Fork, path_to, seeded
+from course_tools.diagnosis.causes import CAUSES, FLOW, SEEDED, Fork, seeded
 from course_tools.diagnosis.root_cause import Diagnosis, Evidence, Operator, diagnose
 
 __all__ = [
@@ -12,6 +12,5 @@ __all__ = [
     "Fork",
     "Operator",
     "diagnose",
-    "path_to",
     "seeded",
 ]

@@ -5,10 +5,10 @@ library's own generator has, to find out what its verdicts rest on.
 import random
 
 GPUS = {
-    "NVIDIA H100 80GB HBM3": (132, 3.35e12, 989e12, 67e12),
-    "NVIDIA A100-SXM4-80GB": (108, 2.0e12, 312e12, 19.5e12),
-    "NVIDIA A100-SXM4-40GB": (108, 1.55e12, 312e12, 19.5e12),
-    "NVIDIA H200": (132, 4.8e12, 989e12, 67e12),
+    "NVIDIA H100 80GB HBM3": (132, 3.35e12, 989e12, 67e12, 85.0e9),
+    "NVIDIA A100-SXM4-80GB": (108, 2.0e12, 312e12, 19.5e12, 85.0e9),
+    "NVIDIA A100-SXM4-40GB": (108, 1.55e12, 312e12, 19.5e12, 42.3e9),
+    "NVIDIA H200": (132, 4.8e12, 989e12, 67e12, 150.7e9),
 }
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_{0}<c10::BFloat16>, at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_{0}<c10::BFloat16>, at::detail::Array<char*, 3>)"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
@@ -20,7 +20,7 @@ class Pen:
 
     def __init__(self, seed=0, gpu="NVIDIA H100 80GB HBM3", shapes=True, links=True, device=0):
         self.random, self.gpu, self.shapes, self.links = random.Random(seed), gpu, shapes, links
-        self.sms, self.bandwidth, self.peak, self.vector = GPUS[gpu]
+        self.sms, self.bandwidth, self.peak, self.vector, self.memory = GPUS[gpu]
         self.rows, self.host, self.gpu_free, self.n, self.device = [], 5_000_000.0, 0.0, 100, device
 
     def jitter(self, x, by=0.1):
@@ -157,7 +157,7 @@ class Pen:
                 {
                     "id": 0,
                     "name": self.gpu,
-                    "totalGlobalMem": 85_000_000_000,
+                    "totalGlobalMem": int(self.memory),
                     "computeMajor": 9,
                     "computeMinor": 0,
                     "numSms": self.sms,
