@@ -49,9 +49,21 @@ _SAME = ("_softmax", "_log_softmax", "softmax", "log_softmax")
 _NORMS = re.compile(
     r"(native|cudnn|miopen)_batch_norm|(native_)?(layer|group)_norm|(_fused_)?rms_norm"
 )
-_SUMS = """
-sum mean var std norm linalg_vector_norm var_mean amax amin argmax argmin max min
-""".split()
+_SUMS = [
+    "sum",
+    "mean",
+    "var",
+    "std",
+    "norm",
+    "linalg_vector_norm",
+    "var_mean",
+    "amax",
+    "amin",
+    "argmax",
+    "argmin",
+    "max",
+    "min",
+]
 _COMPARISONS = re.compile(r"(eq|ne|gt|lt|ge|le|logical_\w+)_?")
 # Operators of engines that write keys and values into a cache, of which they touch what they write.
 _CACHES = re.compile(r"(reshape|concat)_and_cache\w*|store_(kv_?)?cache\w*|set_kv_(buffer|cache)")

@@ -134,12 +134,15 @@ def _kernels(
     for one, members in zip(every.each, every.members, strict=True):
         times, part = seconds[members], parts[members]
         total, calls = float(times.sum()), float(part.sum())
-        every.book(found, one, times, calls)
+        every.book(found, one, times, calls, calls)
         if names.GRAPH_ROW.search(one.kernel.name) and not one.kernel.grid:  # a whole CUDA graph
             found.unplaced += total
             found.lack(graph=True)
             continue
-        one.distrust(total, calls)
+        if total < kernels.TRUSTED * one.bound * calls:
+            # A bound that is none: a count that does not fit the kernel, or what caches hold.
+            found.unplaced += total
+            continue
         cause, lost, sure = one.loss(times, part, multiprocessors, bandwidth)
         if one.kind in kernels.CHAINED and cause in ("", "ragged-waves"):
             lost, cause, sure = chained[members], "unfused-elementwise", 1.0

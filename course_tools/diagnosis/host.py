@@ -51,7 +51,7 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
     double = bool(seconds[wide[every.which]].sum() > 0)
     saved = every.chained(seconds, np.flatnonzero((seconds > 0) & worker & ~calling))
     for one, members in zip(every.each, every.members, strict=True):
-        every.book(found, one, seconds[members], len(members))
+        every.book(found, one, seconds[members], len(members), int(worker[members].sum()))
         small = members[calling[members]]
         found.add("launch-bound", float(seconds[small].sum()), one.name, len(small))
         rest = members[~calling[members]]

@@ -70,13 +70,6 @@ class Candidate:
         largest = max(self.inputs, key=lambda one: one.elements, default=None)
         return names.BYTES.get(largest.dtype, 0) if largest else 0
 
-    def distrust(self, seconds: float, calls: float) -> None:
-        """Take no part in the verdict where the bound says more than all calls took: what caches
-        hold, or a count that does not fit what the kernel does.
-        """
-        if seconds < TRUSTED * self.bound * calls:
-            self.amount, self.bound = None, 0.0
-
     def loss(self, seconds: Floats, part: Floats, multiprocessors: int, bandwidth: float) -> Loss:
         """What rows lose that took so long; each does a part of its operator's work."""
         none, least = np.zeros(len(seconds)), self.bound * part
@@ -215,11 +208,15 @@ class Candidates:
         saved[real] = times * np.where(chains, part * np.where(varied, 1.0, 0.5), 0.0)[run]
         return saved
 
-    def book(self, found: Account, one: Candidate, times: Floats, calls: float) -> None:
-        """List calls among the operators that take most time; a call may have several kernels."""
+    def book(
+        self, found: Account, one: Candidate, times: Floats, calls: float, working: float
+    ) -> None:
+        """List calls among the operators that take most time; a call may have several kernels, or
+        pass its work on to another operator.
+        """
         amount = one.amount
         flops, moved = (amount.flops, amount.bytes) if amount else (0.0, 0.0)
-        amounts = one.bound * calls, flops * calls, moved * calls
+        amounts = one.bound * working, flops * working, moved * working
         found.operator(one.name, calls, float(times.sum()), *amounts)
         if one.dtype and found.operators[one.name][1] <= 2 * float(times.sum()):
             found.formats[one.name] = one.dtype

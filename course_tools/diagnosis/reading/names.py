@@ -12,7 +12,7 @@ from functools import cache
 from course_tools.files import DATA
 
 # What the host does besides launching, by the names that annotations and Python frames have.
-_HOST_WORK = {
+HOST_WORK = {
     # torch's own is enumerate(DataLoader)#….__next__
     "loader": r"dataloader|data_?loading|load_?batch|fetch_?batch|next_?batch|tokeniz",
     "checkpoint": r"save_?checkpoint|checkpoint\w*[._ ]?(save|write)|torch.serialization.\w+.*save",
@@ -125,7 +125,7 @@ def call(name: str) -> str:
 
 def host_work(name: str) -> str:
     """What else the host does under an annotation: a key of the table above, or nothing."""
-    return _first(_HOST_WORK, name, re.I)
+    return _first(HOST_WORK, name, re.I)
 
 
 def kernel(name: str, operator: str = "") -> tuple[str, str | None]:

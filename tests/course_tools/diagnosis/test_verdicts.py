@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from course_lib import CourseError, chip
+from course_lib import chip
 from course_tools import diagnosis
 from course_tools.diagnosis.amounts import Operand, tensors
 from course_tools.diagnosis.causes import FOLDER
