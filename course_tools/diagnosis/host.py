@@ -47,7 +47,7 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
     seconds = own * min(busy.total / max(float(own.sum()), 1e-9), 1.0) * SECOND
     # Whether numbers of 64 bits are what most operators work on: else they came by a mistake that
     # the conversions show, too.
-    wide = np.array([one.dtype == "fp64" for one in every.each])
+    wide = np.array([one.dtype == "fp64" for one in every.each], bool)
     double = bool(seconds[wide[every.which]].sum() > 0)
     saved = every.chained(seconds, np.flatnonzero((seconds > 0) & worker & ~calling))
     for one, members in zip(every.each, every.members, strict=True):

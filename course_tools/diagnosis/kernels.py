@@ -169,7 +169,7 @@ class Candidates:
         found, which = np.unique(pairs, axis=1, return_inverse=True)
         types = [*rows.types, None]
         self.each = [Candidate(rows.types[k], types[o], chip) for k, o in found.T]
-        self.which = which.reshape(-1)
+        self.which = which.reshape(-1).astype(np.int64)
         self.members = [np.flatnonzero(self.which == i) for i in range(len(self.each))]
 
     def bandwidth(

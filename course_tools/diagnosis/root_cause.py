@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.core.checks import CourseError, shown
+from course_lib.core.checks import EXACT, CourseError, shown
 from course_lib.specs import Accelerator, chip_of_device, chips
 from course_lib.specs import chip as chip_by_key
 from course_lib.specs.catalog import accelerator
@@ -237,7 +237,8 @@ def _properties(rows: Rows) -> dict[str, Any]:
 
 def _size(held: dict[str, Any], key: str) -> int:
     size = held.get(key)
-    return size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else 0
+    number = isinstance(size, int | float) and not isinstance(size, bool) and 0 < size < EXACT
+    return int(size) if number else 0
 
 
 def _chip(held: dict[str, Any]) -> tuple[Accelerator | None, str | None, tuple[str, ...]]:
