@@ -6,15 +6,20 @@ not take the standard library reads event by event, which says exactly where it 
 import gzip
 import json
 import re
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
-from backports import zstd
 
 from course_lib.core.checks import CourseError, shown
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 # Bytes read at a time.
 PIECE = 1 << 20

@@ -584,3 +584,39 @@ def ranks(seed=0, world=4, collectives=True):
             p.host = max(p.host, end - 50)
     merged = [row for p in pens for row in p.rows]
     return pens[0].trace() | {"traceEvents": merged}
+
+
+def mixed(main, other, times, seed=5):
+    """A trace in which one cause takes so many times as long as another."""
+    length = {}
+    for one in (main, other):
+        pen = Pen(seed)
+        MAKERS[one][1](pen, 1.0)
+        length[one] = max(row["ts"] + row["dur"] for row in pen.rows) - 5e6
+    pen = Pen(seed)
+    for _ in range(4):
+        MAKERS[main][1](pen, 0.5)
+        MAKERS[other][1](pen, 0.5 * length[main] / length[other] / times)
+        pen.host = max(pen.host, pen.gpu_free - 20)
+    return pen.trace()
+
+
+def known_causes():
+    """Traces whose cause is known, in pairs: of every maker on every GPU, less what some recordings
+    lack, and of two causes of which one takes longer.
+    """
+    for seed, gpu in enumerate(GPUS):
+        for cause, make in MAKERS.values():
+            pen, blind = Pen(seed, gpu), Pen(seed, gpu, shapes=False)
+            make(pen, 0.3 + 0.2 * seed)
+            make(blind, 0.3 + 0.2 * seed)
+            yield cause, pen.trace()
+            yield cause, blind.trace()
+            yield cause, pen.trace(deviceProperties=[])
+            device = [one for one in pen.rows if one["cat"] in ("kernel", "gpu_memcpy")]
+            yield cause, pen.trace() | {"traceEvents": device}
+    for main, (cause, _) in MAKERS.items():
+        for other in MAKERS:
+            if not {cause, MAKERS[other][0]} & {"at-roof", "unknown"} and cause != MAKERS[other][0]:
+                for times in (2, 3):
+                    yield cause, mixed(main, other, times)

@@ -6,15 +6,16 @@ import gzip
 import json
 
 import pytest
-from backports import zstd
 
 from course_lib import CourseError
 from course_tools import diagnosis
 from course_tools.diagnosis.account import Account
 from course_tools.diagnosis.reading import names
+from course_tools.diagnosis.reading.stream import zstd
 from course_tools.diagnosis.root_cause import _root_cause
 from tests.course_tools.diagnosis import others
 from tests.course_tools.diagnosis.others import GEMM, Pen
+from tools.calibrate import confidences
 
 IDLE = {"host-bound", "launch-bound", "synchronisation"}
 
@@ -318,3 +319,9 @@ def test_several_files_are_of_ranks_with_a_device(tmp_path):
         diagnosis.diagnose([diagnosis.seeded("copies"), bare])
     with pytest.raises(CourseError, match="holds no trace"):
         diagnosis.diagnose([])
+
+
+def test_causes_that_are_stated_are_right_as_often_as_said():
+    every = [one for i, one in enumerate(others.known_causes()) if i % 29 == 0]
+    for least, (count, right) in confidences(every).items():
+        assert right >= least * count
