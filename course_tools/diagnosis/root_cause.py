@@ -237,8 +237,9 @@ def _properties(rows: Rows) -> dict[str, Any]:
 
 def _size(held: dict[str, Any], key: str) -> int:
     size = held.get(key)
-    number = isinstance(size, int | float) and not isinstance(size, bool) and 0 < size < EXACT
-    return int(size) if number else 0
+    if not isinstance(size, int | float) or isinstance(size, bool):
+        return 0
+    return int(size) if 0 < size < EXACT else 0
 
 
 def _chip(held: dict[str, Any]) -> tuple[Accelerator | None, str | None, tuple[str, ...]]:
