@@ -30,7 +30,9 @@ RESTART = 200.0
 BLOCKING = 30.0
 # µs from which no launch is what takes so long, but what the program does once: loading code,
 # creating a context.
-COLD = 10_000.0
+COLD = 1_000.0
+# Calls of an allocator that do not come again and again.
+FEW = 3
 # Synchronizations for each row of the device from which every gap with one counts as theirs.
 OFTEN = 0.25
 # µs after its launch within which a kernel begins on an idle device, mostly 3 to 10: what waited
@@ -217,7 +219,11 @@ class Host:
         return NO_ROW
 
     def _cold(self, which: NDArray[np.bool_], shared: Floats) -> bool:
-        """Whether most of the time goes to what happens once: the first call of all, or loading."""
+        """Whether most of the time goes to what happens once: loading, the first call of all, or
+        a few calls of an allocator, in which the context or a library starts.
+        """
         longest = int(np.flatnonzero(which)[int(shared.argmax())])
         does = names.call(self._all.name(longest))
-        return longest == self.first or does in ("starts", "launches", "returns")
+        started = does in ("starts", "launches", "returns") or longest == self.first
+        few = np.sort(shared)[-FEW:].sum() > 0.7 * shared.sum()
+        return started or (does == "allocates" and bool(few))

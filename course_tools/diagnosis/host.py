@@ -61,15 +61,13 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
     spoken = rows.which(lambda one: bool(names.RANKS.search(one.name)))
     calls = np.isin(rows.kind, (RUNTIME, TALK))
     absent = bool(calls.any() or spoken.any() or rows.head.get("deviceProperties"))
-    if absent:
+    if absent:  # of the device nothing can be said: only what the host did, all of the time
+        end = float((rows.ts + rows.dur).max())
+        found = Account((end - float(rows.ts.min())) * SECOND, operators=found.operators)
         for one in np.unique(rows.type[calls]):
             mine = calls & (rows.type == one)
-            found.add(
-                "unknown",
-                float(rows.dur[mine].sum()) * SECOND,
-                rows.types[one].name,
-                int(mine.sum()),
-            )
+            taken = rows.covered(mine).total * SECOND
+            found.add("unknown", taken, rows.types[one].name, int(mine.sum()))
         for name, (count, taken, *_) in found.operators.items():
             found.add("unknown", taken, name, int(count))
     found.lack(

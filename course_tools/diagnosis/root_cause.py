@@ -41,6 +41,8 @@ ASKED = 0.45
 BUSY, IDLE = 1 - ENOUGH, 0.5
 # Times its bound up to which an operator is mostly near it.
 MOSTLY = 4.0
+# Part of an operator's time that goes with a cause, from which it answers a question.
+SHOWN = 0.3
 # How far the memory in a chip's table and that of a trace may be apart: reserved, or GB for GiB.
 MEMORY = 0.1
 
@@ -211,7 +213,7 @@ def diagnose(
         confidence=round(confidence, 3),
         seconds=seconds,
         share=seconds / window,
-        whole=max(_whole(found, cause), seconds) / window,
+        whole=max(_whole(found, cause), seconds) / window if seconds else 0.0,
         gain=found.gain(cause) if seconds else 0.0,
         window=window,
         evidence=evidence,
@@ -350,7 +352,8 @@ def _answers(
     far, kind, dtype = one.distance if one else None, names.does(name), found.formats.get(name)
 
     def shows(*causes: str) -> bool:
-        return any(name in found.rows.get(cause, {}) for cause in causes)
+        lost = sum(found.rows.get(cause, {}).get(name, [0, 0.0])[1] for cause in causes)
+        return lost > SHOWN * (one.seconds if one else 0.0)
 
     busy = found.busy / (found.window or 1e-9)
     answers = {"busy": "yes" if busy >= BUSY else "no" if busy < IDLE else "mostly"}

@@ -34,7 +34,7 @@ ON_DEVICE = (KERNEL, COPY, SET)
 RUNTIME = re.compile(r"(\w+_)?(runtime|driver)")
 _CATEGORIES = {
     **dict.fromkeys(("cpu_op", "operator"), OP),
-    **dict.fromkeys(("kernel", "mtia_ccp_events"), KERNEL),
+    "kernel": KERNEL,
     **dict.fromkeys(("gpu_memcpy", "memcpy"), COPY),
     **dict.fromkeys(("gpu_memset", "memset"), SET),
 }
