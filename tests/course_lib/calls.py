@@ -23,7 +23,7 @@ from course_lib.core import (
 )
 from course_lib.workloads import transformer, weights
 import course_tools
-from course_tools import calibrate, counting, diagnosis, hlo, measured, serve, train
+from course_tools import calibrate, counting, hlo, measured, serve, train
 from course_tools.campaigns import campaign as bench_plan
 from course_tools.campaigns import kernels as bench_kernels
 from course_tools.campaigns import operators as bench_operators
@@ -596,7 +596,6 @@ CALLS = [
     Call(serve.speculated, {"acceptance": 0.8, "guesses": 3}),
     Call(serve.speedup, {"acceptance": 0.8, "guesses": 3, "cost": 0.1, "verify": 1.5}),
     Call(serve.usd_per_mtoken, {"usd_per_hour": 2.0, "tokens_per_s": 100.0}),
-    Call(diagnosis.path_to, {"cause": "copies", "extra": False}),
     Call(bench_plan.plan, {"device": "cpu"}),
     Call(bench_operators.plan, {"device": "cpu"}),
     Call(bench_kernels.plan, {"device": "cpu"}),

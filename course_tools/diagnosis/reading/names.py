@@ -5,17 +5,29 @@ Names are those that libraries give their kernels; none of them is documented, s
 where it was seen.
 """
 
+import csv
 import re
+from functools import cache
 
-# Annotations that wrap the loading of data: torch's own is enumerate(DataLoader)#….__next__.
-LOADER = re.compile(r"dataloader|data_?loading|load_?batch|fetch_?batch|next_?batch|tokeniz", re.I)
-# Calls that return when the device is done.
-SYNC = re.compile(r"(Stream|Device|Event|Ctx)Synchronize|^(cuda|hip)Memcpy$|^(cuda|hip)Free$")
-# Copies that return at once, unless the host's memory is pageable.
-MAYBE_SYNC = re.compile(r"^(cuda|hip|cu)Memcpy\w*Async")
+from course_tools.files import DATA
+
+# What the host does besides launching, by the names that annotations and Python frames have.
+HOST_WORK = {
+    # torch's own is enumerate(DataLoader)#….__next__
+    "loader": r"dataloader|data_?loading|load_?batch|fetch_?batch|next_?batch|tokeniz",
+    "checkpoint": r"save_?checkpoint|checkpoint\w*[._ ]?(save|write)|torch.serialization.\w+.*save",
+    "collection": r"python gc|gc\.collect|garbage.?collect",
+    "compilation": (
+        r"_dynamo.convert_frame|_inductor.(compile_fx|codecache|async_compile)|triton.compiler|"
+        r"nvrtc|torch\.?compile.*compil"
+    ),
+}
+# Collectives of the host, as torch.distributed annotates them.
+TALK = re.compile(r"^(gloo|mpi|ucc|nccl):")
+# Rows of the host that only a program on several ranks has.
+RANKS = re.compile(r"^(c10d::|record_param_comms|gloo:|mpi:|ucc:|nccl:)")
 # Operators that need a result on the host.
 WAITS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|equal)$")
-LAUNCH = re.compile(r"Launch(Kernel|CooperativeKernel|KernelEx|Graph)|GraphLaunch")
 # A row of the device for a whole replayed graph; kernels have other names.
 GRAPH_ROW = re.compile(r"graph", re.I)
 CONVERTING = re.compile(r"^aten::(to|_to_copy|copy_|type_as|float|double|half|bfloat16)$")
@@ -48,14 +60,14 @@ _KINDS = {
 _OPERATORS = {
     "product": (
         r"^aten::(mm|addmm|bmm|baddbmm|linear|matmul|_scaled_mm|convolution|_convolution|"
-        r"conv\w*|mkldnn_convolution|mkldnn_linear|cudnn_convolution\w*|addmv|mv|dot|einsum)$"
+        r"conv\w*|(cudnn|miopen|mkldnn)_\w*convolution\w*|mkldnn_linear|addmv|mv|dot|einsum)$"
     ),
     "attention": r"attention|attn",
     "copy": r"^aten::(copy_|clone|contiguous|_to_copy|to|cat|stack|repeat)$",
     "reduce": (
         r"^aten::(sum|mean|var|std|norm|amax|max|min|argmax|_?softmax|_?log_softmax|"
         r"native_layer_norm|layer_norm|linalg_vector_norm|var_mean|native_group_norm|rms_norm|"
-        r"_fused_rms_norm|native_batch_norm)$"
+        r"_fused_rms_norm|\w*batch_norm)$"
     ),
     "gather": (
         r"^aten::(index\w*|gather|scatter\w*|embedding\w*|sort|topk|cumsum|nonzero|_foreach\w*|"
@@ -96,6 +108,27 @@ _FUNCTOR = re.compile(r"\b(?!ReduceOp)(?:\w*(?:[Ff]unctor|Ops?\b|_kernel_cuda)\w
 _UNNAMED = re.compile(r"(\(anonymous namespace\)|[<]unnamed[>]|\(anonymous class\))::")
 # Formats for which a tensor core has a narrower and faster one.
 WIDE = ("fp32", "tf32", "fp64")
+
+
+@cache
+def _calls() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    with (DATA / "diagnosis" / "calls.csv").open(encoding="utf-8", newline="") as file:
+        return tuple((row["does"], re.compile(row["call"])) for row in csv.DictReader(file))
+
+
+@cache
+def call(name: str) -> str:
+    """What a call of a runtime does to the host: ``"waits"`` for the device, ``"copies"``, which
+    may block it, ``"allocates"``, ``"launches"``, ``"starts"`` what every program starts once, or
+    ``"returns"`` at once; nothing where that is not known.
+    """
+    bare = re.sub(r"_(v\d+|ptsz|ptds)$", "", name)
+    return next((does for does, pattern in _calls() if pattern.fullmatch(bare)), "")
+
+
+def host_work(name: str) -> str:
+    """What else the host does under an annotation: a key of the table above, or nothing."""
+    return _first(HOST_WORK, name, re.I)
 
 
 def kernel(name: str, operator: str = "") -> tuple[str, str | None]:

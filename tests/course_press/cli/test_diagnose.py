@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from course_tools import diagnosis
 from course_tools.diagnosis import differences, ncu
+from course_tools.diagnosis.reading import names
 from course_book.text import t
 from course_press.cli.app import app
 from tests.course_tools.diagnosis.nsight import details
@@ -48,7 +49,8 @@ def test_each_answer_names_what_it_rests_on():
         for cause in ("at-roof", "wrong-format")
     )
     assert with_bounds[2]["basis"].endswith("times its bound")
-    assert without[2]["basis"] == without[3]["basis"] == "by what it does: no bound is known"
+    assert [one["answer"] for one in without[2:4]] == ["not-known"] * 2
+    assert [one["basis"] for one in without[2:4]] == ["", ""]
     assert "aten::mm" in without[1]["basis"]
     assert "no question after that" in diagnose(diagnosis.seeded("unknown")).output.replace(
         "\n", " "
@@ -64,7 +66,9 @@ def test_every_key_that_a_verdict_has_is_put_into_words():
     for cause in diagnosis.CAUSES:
         assert t(f"cause-{cause}")
         assert t(f"advice-{cause}")
-    for key in ("graph", "shapes", "host", "device", "chip", "ranks", "window"):
+    for advice in (*names.HOST_WORK, "allocator", "start"):
+        assert t(f"advice-{advice}")
+    for key in ("graph", "shapes", "host", "device", "chip", "ranks", "window", "cpu"):
         assert t(f"lacks-{key}")
 
 
