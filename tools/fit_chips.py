@@ -39,21 +39,32 @@ from course_tools.calibrate.evidence import (
     SWITCHES,
     MeasuredStep,
     Messages,
+    Mixtures,
     Products,
     attentions,
     centre,
     cold,
+    expert_messages,
     halved,
     held_out,
     laboratories,
     messages,
+    mixtures,
     nccl,
     one_product,
     products,
     steps,
 )
-from course_tools.calibrate.kernels import Constants, EngineConstants, Kernel, quantizing, seconds
+from course_tools.calibrate.kernels import (
+    Constants,
+    EngineConstants,
+    Kernel,
+    product,
+    quantizing,
+    seconds,
+)
 from course_tools.calibrate.links import LARGE_MESSAGE, InSwitch, LinkConstants, Range
+from course_tools.calibrate.mixtures import MixtureConstants, mixture_seconds
 from course_tools.calibrate.own import least_absolute
 from course_tools.calibrate.prediction import mean_error, predict
 from course_tools.calibrate.timing import COMPUTE, MEMORY
@@ -440,8 +451,9 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
             region=fitted.region | {"product": (float(flops.min()), float(flops.max()))},
             constants={**steady, "fp16": steady["bf16"]},
             ranges={**sides, "step": fitted.ranges["step"]},
-            links={**fitted.links, "nvlink": fit_links(halves, switch)},
+            links={**fitted.links, "nvlink": fit_links(halves, switch), **_fit_messages(key)},
             attention=_fit_attention(key),
+            mixtures=_fit_mixtures(key),
         )
     tightest = {
         key: min(one.ranges.values(), key=lambda range_: range_.high / range_.low)
@@ -466,7 +478,7 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
     """How much wider ranges must be to hold what one collected chip's constants make of another's
     attention and messages.
     """
-    attention, large, small = [], [], []
+    attention, large, small, mixed, sent = [], [], [], [], []
     for key, other in (COLLECTED, COLLECTED[::-1]):
         lender = files[other]
         for kind, parts in PHASES.items():
@@ -478,7 +490,18 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
         ratios, is_large = _ratios(link, nccl(key))
         large.append((ratios[is_large], link.range))
         small.append((ratios[~is_large], link.small))
+        of_experts = lender.mixtures
+        assert of_experts is not None  # both were collected
+        mixed += [
+            (some.seconds / _mixture_times(key, some, of_experts), of_experts.range)
+            for some in mixtures(key).values()
+        ]
+        for name, some in expert_messages(key).items():
+            link = lender.links[name]
+            ratios, is_large = _ratios(link, [some])
+            sent += [(ratios[is_large], link.range), (ratios[~is_large], link.small)]
     families = {"attention": attention, "links": large, "small": small}
+    families |= {"mixtures": mixed, "messages": sent}
     return {name: _doubt(some) for name, some in families.items()}
 
 
@@ -490,6 +513,37 @@ def _doubt(some: Iterable[tuple[NDArray[Any], Range]]) -> float:
         off = np.asarray(np.log(ratios))
         needed.append(np.sqrt(np.maximum(off**2 - ends**2, 0.0)))
     return float(np.quantile(np.concatenate(needed), 1 - 2 * TENTH))
+
+
+def _mixture_times(key: str, some: Mixtures, c: MixtureConstants) -> NDArray[Any]:
+    parts = ((product(bound.work), bound) for bound in some.bounds)
+    return np.asarray(sum(mixture_seconds(sizes, one, 1, chip(key), c) for sizes, one in parts))
+
+
+def _fit_mixtures(key: str) -> MixtureConstants:
+    """What a chip achieves in the two products of mixtures, from half of what was timed on it."""
+    every = list(mixtures(key).values())
+    fit = [~held_out(some.seconds.size, 0.5) for some in every]
+    start = {"overhead": 1e-5, "routing": 5e-10, "compute": 0.6, "bandwidth": 0.8}
+    start |= {"waves": 0.5, "moved": 2.0}
+
+    def ratios(given: dict[str, float]) -> NDArray[Any]:
+        c = MixtureConstants(**given, range=SURE)
+        parts = zip(every, fit, strict=True)
+        return np.concatenate(
+            [(some.seconds / _mixture_times(key, some, c))[which] for some, which in parts]
+        )
+
+    best = least_absolute(lambda given: np.asarray(-np.log(ratios(given))), start, MOST)
+    return MixtureConstants(**best, range=_range(ratios(best)))
+
+
+def _fit_messages(key: str) -> dict[str, LinkConstants]:
+    """What a chip's links achieve in the messages of experts, from half of each kind."""
+    link = LinkConstants(latency=0.0, hop=0.0, bandwidth=1.0, range=SURE, small=SURE)
+    halves = {name: [halved(some)[0]] for name, some in expert_messages(key).items()}
+    start = {"latency": 2e-5, "bandwidth": 0.6, "waits": 0.2}
+    return {name: _ranged(_fit_link(link, some, start), some) for name, some in halves.items()}
 
 
 def _fit_attention(key: str) -> dict[str, AttentionConstants]:
@@ -597,8 +651,11 @@ def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
         kind: structs.replace(one, range=Range(*one.range.factors(fitted.chips)))
         for kind, one in files[COLLECTED[0]].attention.items()
     }
-    doubts = files[COLLECTED[0]].lent
-    files = {REFERENCE: structs.replace(fitted, attention=lent, lent=doubts)} | files
+    doubts, experts = files[COLLECTED[0]].lent, files[COLLECTED[0]].mixtures
+    assert experts is not None
+    mixed = structs.replace(experts, range=Range(*experts.range.factors(doubts["mixtures"])))
+    own = structs.replace(fitted, attention=lent, mixtures=mixed, lent=doubts)
+    files = {REFERENCE: own} | files
     for key in sorted({*CHIPS.values()} - {*files}):
         like = LENDERS.get(key, REFERENCE)
         files[key] = _scaled(files[like], like, key, apart)

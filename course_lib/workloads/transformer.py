@@ -92,7 +92,8 @@ def works_of(
             found[one.part] = {}
         rows = batch if one.part == "head" else tokens
         met = active_copies(one, rows)
-        found[one.part][one.name] = product_of(one, rows * one.visits, met, fm)
+        visited = rows * one.visits
+        found[one.part][one.name] = product_of(one, visited, met, fm, visited * one.routed)
     return found
 
 
@@ -144,7 +145,8 @@ def _spread_experts(
         rows, met = max_expert_load(tokens, model.experts.count, model.experts.active, ep, skew)
         for one in matrices(model):
             if one.routed:
-                found["experts"][one.name] = product_of(one, rows, met, fm)
+                pairs = np.asarray(tokens) * model.experts.active
+                found["experts"][one.name] = product_of(one, rows, met, fm, pairs)
     return found
 
 

@@ -22,7 +22,8 @@ from course_lib.specs import Accelerator, chip
 from course_lib.workloads import llm
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, lend
 from course_tools.calibrate.errors import ELSEWHERE, FIT, LENT, TEST, FamilyErrors
-from course_tools.calibrate.links import LARGE_MESSAGE
+from course_tools.calibrate.links import LARGE_MESSAGE, message_factors
+from course_tools.calibrate.mixtures import MESSAGES, SENDERS
 from course_tools.calibrate.prediction import Prediction, collective, family_of, predict
 from course_tools.measured import published
 from course_tools.measured.published import CHIPS, best_published, table
@@ -126,6 +127,98 @@ PHASES = {
     "decode": (("decode", "bf16"),),
     "latent": (("latent decode", "bf16"),),
 }
+
+
+class Mixtures(NamedTuple):
+    """Timed mixtures of experts: the bounds of their product in and of that out, and times, s."""
+
+    bounds: tuple[Estimate, Estimate]
+    seconds: NDArray[Any]
+
+
+@cache
+def mixtures(key: str) -> dict[str, Mixtures]:
+    """Mixtures that a collector timed on a chip, by the format of their weights; where tokens favor
+    some experts, on the busiest of the chips that share them.
+    """
+    every, found = [row for row in table("mixtures_engines") if row["chip"] == key], {}
+    for weights in sorted({row["weights"] for row in every}):
+        rows = [row for row in every if row["weights"] == weights]
+        tokens, width, inner, active, experts, tp, ep, gated = np.array(
+            [[float(row[name]) for name in _MIXTURE] for row in rows]
+        ).T
+        loads = [
+            busiest(*sizes, row["router"])
+            for row, *sizes in zip(rows, tokens, experts, active, ep, strict=True)
+        ]
+        b, groups = np.array(loads).T
+        x = "bf16" if weights == "bf16" else "fp8"
+        formats: dict[str, Any] = {"x": x, "w": weights, "out": "bf16", "compute": x}
+        works = [
+            ops.grouped_matmul(b, d, f, groups, routed=tokens * active, **formats)
+            for d, f in ((width, (1 + gated) * inner / tp), (inner / tp, width))
+        ]
+        times = np.array([float(row["ms"]) / 1e3 for row in rows])
+        first, second = (roofline(work, chip(key)) for work in works)
+        found[weights] = Mixtures((first, second), times)
+    return found
+
+
+_MIXTURE = ("tokens", "width", "inner", "active", "experts", "tp", "ep", "gated")
+
+
+@cache
+def busiest(
+    tokens: float, experts: float, active: float, chips: float, router: str
+) -> tuple[float, float]:
+    """Pairs of a token and an expert on the busiest of the chips, and experts met there: with an
+    even router as even as can be, else the mean of drawn ones.
+    """
+    own, pairs = int(experts / chips), tokens * active
+    if router == "even":
+        mean = max(np.round(pairs / chips), 1.0)
+        return mean, min(own, mean)
+    # How much experts are favored falls with a power between 1 and 0.8 of the tokens: none gets
+    # more pairs than there are tokens.
+    less, most = 1 - float(router), max(0.8 * tokens, 1.0)
+    drawn = np.random.default_rng(SEED).random((16, int(experts)))
+    loads = ((most**less - 1) * drawn + 1) ** (1 / less)
+    for _ in range(4):
+        loads = np.minimum(loads / loads.sum(axis=1, keepdims=True) * pairs, tokens)
+    on_chips = loads.reshape(16, int(chips), own)
+    on_busiest = on_chips[np.arange(16), on_chips.sum(axis=2).argmax(axis=1)]
+    b = min(max(np.round(on_busiest.sum(axis=1).mean()), 1.0), pairs)
+    # An expert is missed as the exponential of its mean says, if tokens choose on their own.
+    met = (1 - np.exp(-on_busiest)).sum(axis=1).mean()
+    return b, float(np.clip(met, min(b, 1.0), min(b, own)))
+
+
+def expert_messages(key: str) -> dict[str, "Messages"]:
+    """Dispatches and combines of experts that a collector timed among eight of a chip, by the name
+    of their constants: each token goes once to every chip that has an expert of its, in a byte and
+    the scale of 128, and comes back in two.
+    """
+    on, found = chip(key), {}
+    rows = [row for row in table("messages_engines") if row["chip"] == key]
+    for name in MESSAGES:
+        few = name.endswith("few")
+        some = [row for row in rows if (row["mode"] == "small") == few]
+        sizes = ("tokens", "width", "active", "experts")
+        tokens, width, active, every = np.array(
+            [[int(row[one]) for one in sizes] for row in some]
+        ).T
+        there = name.startswith("dispatch")
+        met = [
+            1 - math.comb(7 * n // 8, k) / math.comb(n, k)
+            for n, k in zip(every.tolist(), active.tolist(), strict=True)
+        ]
+        size = 8 * tokens * width * np.array(met) * (1 + 4 / 128 if there else 2)
+        bound = np.asarray(bound_of("all-to-all", size, on.links["nvlink"], 8, "switched"))
+        lent = np.array([float(row["multiprocessors"] or SENDERS) for row in some])
+        us = np.array([float(row["dispatch_us" if there else "combine_us"]) for row in some])
+        bound = bound * np.maximum(1.0, SENDERS / lent)
+        found[name] = Messages(size, np.full(size.size, 8), us / 1e6, bound, "all-to-all")
+    return found
 
 
 def held_out(count: int, share: float = HELD_OUT, seed: int = SEED) -> NDArray[np.bool_]:
@@ -346,6 +439,7 @@ def error_rows() -> list[FamilyErrors]:
         *_attention_errors(),
         *_step_errors(),
         *_message_errors(),
+        *_mixture_errors(),
         *_stream_errors(),
     ]
 
@@ -473,6 +567,32 @@ def _message_errors() -> Iterator[FamilyErrors]:
             likely = collective("all-reduce", 8 * 2.0**30, key, ranks, in_switch=way)
             share = np.asarray(cost("all-reduce", ranks).share)
             yield _errors("collectives", ELSEWHERE, key, likely, share * 8 * 2.0**30 / rates)
+
+
+def _mixture_errors() -> Iterator[FamilyErrors]:
+    for key, other in (COLLECTED, COLLECTED[::-1]):
+        for some in mixtures(key).values():
+            out = held_out(some.seconds.size, 0.5)
+            dtype = some.bounds[0].work.dtype
+            lent = _lent(chip(key), other, dtype)
+            every = np.ones_like(out)
+            for held, which, given in ((FIT, ~out, None), (TEST, out, None), (LENT, every, lent)):
+                both = [predict(one, key, constants=given) for one in some.bounds]
+                low, expected, high = (
+                    sum(np.asarray(getattr(one, end)) for one in both)[which] for end in ENDS
+                )
+                seconds = some.seconds[which]
+                yield FamilyErrors("mixtures", held, (key,), seconds, expected, low, high)
+        lent = _lent(chip(key), other, "bf16")
+        own = calibration(key, "bf16")
+        for name, every in expert_messages(key).items():
+            halves = zip((FIT, TEST), halved(every), (own, own), strict=True)
+            for held, some, given in (*halves, (LENT, every, lent)):
+                link = given.links[name]
+                expected = np.asarray(link.seconds(some.kind, some.bound, some.chips, some.way))
+                least, most = message_factors(link, some.size, some.chips, given.log_sigma)
+                ends = expected, least * expected, most * expected
+                yield FamilyErrors("dispatch and combine", held, (key,), some.seconds, *ends)
 
 
 def _sized(held: str, key: str, some: Messages, given: Any = None) -> Iterator[FamilyErrors]:

@@ -1,0 +1,67 @@
+"""How long a product of a mixture's experts takes, with its part of what an engine does around it:
+routing, bringing rows to their experts and back.
+
+The functions keep to what `course_press.outputs.translate` can say in JavaScript: pages expect a
+step's time by them.
+"""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from course_tools.calibrate.links import Range, exchange_seconds
+
+# Least and most rows that a tile has, by powers of two, and its columns.
+LEAST_ROWS, MOST_ROWS, COLUMNS = 8, 256, 128
+OVERLAP = 2.0  # the order of the norm in which arithmetic hides traffic
+# Multiprocessors that must send for the links to be full: with fewer the messages of experts take
+# longer in proportion, the collected ones show.
+SENDERS = 20
+# Links' constants for messages of experts: there and back, of many rows and of few, for which the
+# library has kernels of their own.
+MESSAGES = ("dispatch", "combine", "dispatch of few", "combine of few")
+
+
+class MixtureConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a chip achieves in each of the two products of a mixture: into its experts, out of
+    them.
+    """
+
+    overhead: float  # s beside its work: half of the kernels that route, gather and add up
+    routing: float  # s for each pair of a token and an expert, on whatever chip that is
+    compute: float  # fraction of the peak that full tiles reach
+    bandwidth: float  # fraction of the memory bandwidth
+    waves: float  # tiles' times that the first and last wave lose
+    moved: float  # byte moved besides for each element of the rows in and out
+    range: Range
+
+
+def mixture_seconds(sizes: Any, bound: Any, count: Any, chip: Any, c: Any) -> Any:
+    """Time of one product with a mixture's experts: `sizes` are those of `kernels.Product`, and
+    `bound` is of `count` of them.
+    """
+    units = chip.multiprocessors or 1
+    # Engines choose the rows of a tile by how many pairs all chips have for an expert of this one,
+    # so that experts spread over many chips fill few of them: the times of the collected ones step
+    # where that number passes a power of two, not where an expert's own rows do.
+    per_expert = np.maximum(sizes.routed / sizes.groups, LEAST_ROWS)
+    rows = np.minimum(2 ** np.ceil(np.log2(per_expert)), MOST_ROWS)
+    # Some experts have more than the mean: half a tile is left empty on average.
+    tiles = np.maximum(sizes.groups, sizes.B / rows + sizes.groups / 2)
+    tiles = tiles * np.ceil(sizes.F / COLUMNS)
+    one = rows * COLUMNS / (sizes.B * sizes.F) * bound.t_math / count * units / c.compute
+    math = (tiles / units + c.waves) * one
+    memory = bound.t_memory / count / c.bandwidth
+    longer = np.maximum(math, memory)
+    hidden = longer * (1 + (np.minimum(math, memory) / longer) ** OVERLAP) ** (1 / OVERLAP)
+    moves = c.moved * sizes.B * (sizes.D + sizes.F) / chip.bandwidth
+    return c.overhead + c.routing * sizes.routed + hidden + moves
+
+
+def message_seconds(links: Any, carrier: str, bound: Any, chips: Any) -> Any:
+    """Time of a message of experts, the mean of there and back, by the quicker of two ways."""
+    if carrier != "nvlink" or "dispatch" not in links:
+        return exchange_seconds(links[carrier], bound, chips)
+    there, back, few, few_back = [exchange_seconds(links[one], bound, chips) for one in MESSAGES]
+    return np.minimum((there + back) / 2, (few + few_back) / 2)
