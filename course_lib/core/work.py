@@ -20,7 +20,7 @@ SIZES = {
     "matmul": ("B", "D", "F", "groups", "routed"),
     "attention": ("batch", "new tokens", "all tokens", "heads", "kv_heads"),
     "collective": ("bytes", "chips"),
-    "exchange": ("bytes", "chips"),
+    "exchange": ("bytes", "chips", "experts"),
 }
 
 

@@ -23,7 +23,7 @@ from course_lib.workloads import llm
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, lend
 from course_tools.calibrate.errors import ELSEWHERE, FIT, LENT, TEST, FamilyErrors
 from course_tools.calibrate.links import LARGE_MESSAGE, message_factors
-from course_tools.calibrate.mixtures import MESSAGES, SENDERS
+from course_tools.calibrate.mixtures import FULL, MESSAGES, SENDERS
 from course_tools.calibrate.prediction import Prediction, collective, family_of, predict
 from course_tools.measured import published
 from course_tools.measured.published import CHIPS, best_published, table
@@ -216,7 +216,8 @@ def expert_messages(key: str) -> dict[str, "Messages"]:
         bound = np.asarray(bound_of("all-to-all", size, on.links["nvlink"], 8, "switched"))
         lent = np.array([float(row["multiprocessors"] or SENDERS) for row in some])
         us = np.array([float(row["dispatch_us" if there else "combine_us"]) for row in some])
-        bound = bound * np.maximum(1.0, SENDERS / lent)
+        senders = FULL / every if name == "dispatch of few" else SENDERS / lent
+        bound = bound * np.maximum(1.0, senders)
         found[name] = Messages(size, np.full(size.size, 8), us / 1e6, bound, "all-to-all")
     return found
 

@@ -18,6 +18,8 @@ OVERLAP = 2.0  # the order of the norm in which arithmetic hides traffic
 # Multiprocessors that must send for the links to be full: with fewer the messages of experts take
 # longer in proportion, the collected ones show.
 SENDERS = 20
+# Experts that a dispatch of few rows must have for that: one multiprocessor sends to each.
+FULL = 64
 # Links' constants for messages of experts: there and back, of many rows and of few, for which the
 # library has kernels of their own.
 MESSAGES = ("dispatch", "combine", "dispatch of few", "combine of few")
@@ -59,9 +61,13 @@ def mixture_seconds(sizes: Any, bound: Any, count: Any, chip: Any, c: Any) -> An
     return c.overhead + c.routing * sizes.routed + hidden + moves
 
 
-def message_seconds(links: Any, carrier: str, bound: Any, chips: Any) -> Any:
+def message_seconds(links: Any, carrier: str, bound: Any, chips: Any, experts: Any) -> Any:
     """Time of a message of experts, the mean of there and back, by the quicker of two ways."""
     if carrier != "nvlink" or "dispatch" not in links:
         return exchange_seconds(links[carrier], bound, chips)
-    there, back, few, few_back = [exchange_seconds(links[one], bound, chips) for one in MESSAGES]
-    return np.minimum((there + back) / 2, (few + few_back) / 2)
+    many = exchange_seconds(links["dispatch"], bound, chips)
+    many = many + exchange_seconds(links["combine"], bound, chips)
+    slower = bound * np.maximum(1.0, FULL / experts)
+    few = exchange_seconds(links["dispatch of few"], slower, chips)
+    few = few + exchange_seconds(links["combine of few"], bound, chips)
+    return np.minimum(many, few) / 2

@@ -120,7 +120,8 @@ def _seconds(kernel: Any, chip: Any, found: Any, unpack: float) -> Any:
     count, message = count_of(kernel), _message(kernel)
     carrier, chips = _carrier(kernel, chip, found), np.asarray(message[1])
     if _exchanges(kernel):
-        carried = count * message_seconds(found.links, carrier, network / count, chips)
+        lasts = network / count
+        carried = count * message_seconds(found.links, carrier, lasts, chips, message[2])
     else:
         carried = count * reduce_seconds(found.links[carrier], network / count, chips)
     return np.where(network > 0, np.maximum(work_takes, carried), work_takes)
@@ -133,11 +134,13 @@ def _of_mixture(kernel: Any, found: Any) -> bool:
 
 
 def _message(kernel: Any) -> Any:
-    """Bytes and chips of a collective; of one made by hand, two chips."""
+    """Bytes and chips of a collective, and of an exchange experts; of one made by hand, two
+    chips.
+    """
     work = kernel.work
-    if work is None or work.shape is None:
-        return [None, 2]
-    return work.shape if work.kind in ("collective", "exchange") else [None, 2]
+    if work is None or work.shape is None or work.kind not in ("collective", "exchange"):
+        return [None, 2, None]
+    return work.shape
 
 
 def _exchanges(kernel: Any) -> bool:
@@ -148,7 +151,8 @@ def _carrier(kernel: Any, chip: Any, found: Any) -> str:
     """Whose constants a message takes: those between machines where one does not hold the chips,
     and those of the host's link where it goes no faster.
     """
-    size, chips = _message(kernel)
+    message = _message(kernel)
+    size, chips = message[0], message[1]
     if chip.node is not None and "nodes" in found.links and np.all(chips > chip.node.chips):
         return "nodes"
     if size is None or chip.host is None or "host" not in found.links:
@@ -163,7 +167,8 @@ def _range(kernel: Any, chip: Any, found: Any, step: bool) -> list[Any]:
     """What one measurement in ten falls below, and above, of the expected time: of a step's kernel,
     of a message between machines, which no step had, and of a product by the side of the ridge.
     """
-    size, chips = _message(kernel)
+    message = _message(kernel)
+    size, chips = message[0], message[1]
     if size is not None:
         carrier = _carrier(kernel, chip, found)
         if carrier in ("nodes", "host"):
