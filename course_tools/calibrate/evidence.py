@@ -572,27 +572,24 @@ def _message_errors() -> Iterator[FamilyErrors]:
 
 def _mixture_errors() -> Iterator[FamilyErrors]:
     for key, other in (COLLECTED, COLLECTED[::-1]):
-        for some in mixtures(key).values():
-            out = held_out(some.seconds.size, 0.5)
-            dtype = some.bounds[0].work.dtype
-            lent = _lent(chip(key), other, dtype)
+        own, lent = calibration(key, "bf16"), _lent(chip(key), other, "bf16")
+        for timed in mixtures(key).values():
+            out = held_out(timed.seconds.size, 0.5)
             every = np.ones_like(out)
             for held, which, given in ((FIT, ~out, None), (TEST, out, None), (LENT, every, lent)):
-                both = [predict(one, key, constants=given) for one in some.bounds]
+                both = [predict(one, key, constants=given) for one in timed.bounds]
                 low, expected, high = (
-                    sum(np.asarray(getattr(one, end)) for one in both)[which] for end in ENDS
+                    np.sum([getattr(one, end) for one in both], axis=0)[which] for end in ENDS
                 )
-                seconds = some.seconds[which]
+                seconds = timed.seconds[which]
                 yield FamilyErrors("mixtures", held, (key,), seconds, expected, low, high)
-        lent = _lent(chip(key), other, "bf16")
-        own = calibration(key, "bf16")
-        for name, every in expert_messages(key).items():
-            halves = zip((FIT, TEST), halved(every), (own, own), strict=True)
-            for held, some, given in (*halves, (LENT, every, lent)):
-                link = given.links[name]
-                expected = np.asarray(link.seconds(some.kind, some.bound, some.chips, some.way))
-                least, most = message_factors(link, some.size, some.chips, given.log_sigma)
-                ends = expected, least * expected, most * expected
+        for name, sent in expert_messages(key).items():
+            fit, test = halved(sent)
+            for held, some, of in ((FIT, fit, own), (TEST, test, own), (LENT, sent, lent)):
+                link = of.links[name]
+                times = np.asarray(link.seconds(some.kind, some.bound, some.chips, some.way))
+                least, most = message_factors(link, some.size, some.chips, of.log_sigma)
+                ends = times, least * times, most * times
                 yield FamilyErrors("dispatch and combine", held, (key,), some.seconds, *ends)
 
 

@@ -99,7 +99,7 @@ class Product(NamedTuple):
     D: Any
     F: Any
     groups: Any
-    routed: Any  # 0 where it is no mixture's
+    routed: Any = 0.0  # 0 where it is no mixture's
 
 
 def kernels_of(estimate: Estimate) -> list[Kernel]:

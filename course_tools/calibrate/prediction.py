@@ -189,7 +189,7 @@ def _family(every: list[Kernel], step: bool) -> str:
         return "first tokens" if np.any(np.asarray(attends[0][1]) > 1) else "decode"
     if not matrix:
         return "elementwise"
-    if any(product(work).routed.any() for work in matrix if work.kind == "matmul"):
+    if any(np.any(one.routed > 0) for one in map(product, matrix) if one is not None):
         return "mixtures"
     if attends:
         return {"prompt": "attention, prompts"}.get(phase(every[0]), "attention, decoding")
