@@ -2,7 +2,7 @@
 `data/calibration`: ``make calibrate`` runs it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,6 @@ from course_tools.calibrate.evidence import (
     SWITCHES,
     MeasuredStep,
     Messages,
-    Mixtures,
     Products,
     attentions,
     centre,
@@ -55,14 +54,7 @@ from course_tools.calibrate.evidence import (
     products,
     steps,
 )
-from course_tools.calibrate.kernels import (
-    Constants,
-    EngineConstants,
-    Kernel,
-    product,
-    quantizing,
-    seconds,
-)
+from course_tools.calibrate.kernels import Constants, EngineConstants, Kernel, quantizing, seconds
 from course_tools.calibrate.links import LARGE_MESSAGE, InSwitch, LinkConstants, Range
 from course_tools.calibrate.mixtures import MixtureConstants, mixture_seconds
 from course_tools.calibrate.own import least_absolute
@@ -490,12 +482,8 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
         ratios, is_large = _ratios(link, nccl(key))
         large.append((ratios[is_large], link.range))
         small.append((ratios[~is_large], link.small))
-        of_experts = lender.mixtures
-        assert of_experts is not None  # both were collected
-        mixed += [
-            (some.seconds / _mixture_times(key, some, of_experts), of_experts.range)
-            for some in mixtures(key).values()
-        ]
+        if of_experts := lender.mixtures:
+            mixed += [(ratios, of_experts.range) for ratios, _ in _mixture_ratios(key, of_experts)]
         for name, some in expert_messages(key).items():
             link = lender.links[name]
             ratios, is_large = _ratios(link, [some])
@@ -515,27 +503,25 @@ def _doubt(some: Iterable[tuple[NDArray[Any], Range]]) -> float:
     return float(np.quantile(np.concatenate(needed), 1 - 2 * TENTH))
 
 
-def _mixture_times(key: str, some: Mixtures, c: MixtureConstants) -> NDArray[Any]:
-    parts = ((product(bound.work), bound) for bound in some.bounds)
-    return np.asarray(sum(mixture_seconds(sizes, one, 1, chip(key), c) for sizes, one in parts))
+def _mixture_ratios(key: str, c: MixtureConstants) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """How many times as long as expected mixtures took, and those of them that are fitted."""
+    for bounds, taken in mixtures(key):
+        kernels = [Kernel(bound, bound.work) for bound in bounds]
+        ratios = taken / sum(mixture_seconds(one, chip(key), c) for one in kernels)
+        yield ratios, ratios[~held_out(taken.size, 0.5)]
 
 
 def _fit_mixtures(key: str) -> MixtureConstants:
     """What a chip achieves in the two products of mixtures, from half of what was timed on it."""
-    every = list(mixtures(key).values())
-    fit = [~held_out(some.seconds.size, 0.5) for some in every]
     start = {"overhead": 1e-5, "routing": 5e-10, "compute": 0.6, "bandwidth": 0.8}
     start |= {"waves": 0.5, "moved": 2.0}
 
-    def ratios(given: dict[str, float]) -> NDArray[Any]:
+    def residuals(given: dict[str, float]) -> NDArray[Any]:
         c = MixtureConstants(**given, range=SURE)
-        parts = zip(every, fit, strict=True)
-        return np.concatenate(
-            [(some.seconds / _mixture_times(key, some, c))[which] for some, which in parts]
-        )
+        return np.asarray(-np.log(np.concatenate([fit for _, fit in _mixture_ratios(key, c)])))
 
-    best = least_absolute(lambda given: np.asarray(-np.log(ratios(given))), start, MOST)
-    return MixtureConstants(**best, range=_range(ratios(best)))
+    best = least_absolute(residuals, start, MOST)
+    return MixtureConstants(**best, range=_range(np.exp(-residuals(best))))
 
 
 def _fit_messages(key: str) -> dict[str, LinkConstants]:
@@ -651,9 +637,9 @@ def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
         kind: structs.replace(one, range=Range(*one.range.factors(fitted.chips)))
         for kind, one in files[COLLECTED[0]].attention.items()
     }
-    doubts, experts = files[COLLECTED[0]].lent, files[COLLECTED[0]].mixtures
-    assert experts is not None
-    mixed = structs.replace(experts, range=Range(*experts.range.factors(doubts["mixtures"])))
+    doubts, mixed = files[COLLECTED[0]].lent, files[COLLECTED[0]].mixtures
+    if mixed:
+        mixed = structs.replace(mixed, range=Range(*mixed.range.factors(doubts["mixtures"])))
     own = structs.replace(fitted, attention=lent, mixtures=mixed, lent=doubts)
     files = {REFERENCE: own} | files
     for key in sorted({*CHIPS.values()} - {*files}):

@@ -10,16 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import Work
-from course_lib.core.checks import (
-    CourseError,
-    known,
-    plain,
-    positive,
-    shown,
-    together,
-    whole,
-    wholes,
-)
+from course_lib.core.checks import CourseError, known, plain, positive, together, whole, wholes
 from course_lib.core.dtypes import BITS, itemsize, widest
 from course_lib.ops.vector import quantize
 
@@ -130,9 +121,7 @@ def grouped_matmul(
     pairs = b if routed is None else whole("routed", routed)
     together(B=b, D=d, F=f, groups=g, routed=pairs)
     if np.any(np.asarray(pairs) < b):
-        raise CourseError(
-            f"routed must be at least B, the rows on this chip (got {shown(routed)} and {shown(B)})"
-        )
+        raise CourseError(f"routed must be at least B, this chip's rows (got {np.min(pairs):g})")
     return product((b, d, f, g, pairs), *sizes_of(**formats))
 
 

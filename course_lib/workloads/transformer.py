@@ -171,9 +171,8 @@ def exchanged(model: Any, tokens: Any, fm: Any, tp: int, ep: int) -> Work:
     # All of a token's experts are elsewhere: hypergeometric.
     met = 1 - comb(every - own, visited) / comb(every, visited)
     moved = tokens * met * (ep - tp) / (ep - 1) * model.width * itemsize(fm.x)
-    return Work(
-        0.0 * moved, times * 2 * moved, "fp32", "vector", times, (moved, ep, every), "exchange"
-    )
+    shape = (moved, ep, every)
+    return Work(0.0 * moved, times * 2 * moved, "fp32", "vector", times, shape, "exchange")
 
 
 def _norms(model: Any, tokens: Any, x: float, tp: Any) -> dict[str, Work]:

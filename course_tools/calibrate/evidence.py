@@ -129,42 +129,27 @@ PHASES = {
 }
 
 
-class Mixtures(NamedTuple):
-    """Timed mixtures of experts: the bounds of their product in and of that out, and times, s."""
-
-    bounds: tuple[Estimate, Estimate]
-    seconds: NDArray[Any]
-
-
 @cache
-def mixtures(key: str) -> dict[str, Mixtures]:
-    """Mixtures that a collector timed on a chip, by the format of their weights; where tokens favor
-    some experts, on the busiest of the chips that share them.
+def mixtures(key: str) -> tuple[tuple[tuple[Estimate, Estimate], NDArray[Any]], ...]:
+    """Mixtures that a collector timed on a chip, by the format of their weights: bounds of their
+    product in and of that out, and times, s; of the chips that share them, on the busiest.
     """
-    every, found = [row for row in table("mixtures_engines") if row["chip"] == key], {}
+    every, found = [row for row in table("mixtures_engines") if row["chip"] == key], []
+    names = ("tokens", "experts", "active", "ep", "width", "inner", "tp", "gated", "ms")
     for weights in sorted({row["weights"] for row in every}):
         rows = [row for row in every if row["weights"] == weights]
-        tokens, width, inner, active, experts, tp, ep, gated = np.array(
-            [[float(row[name]) for name in _MIXTURE] for row in rows]
-        ).T
-        loads = [
-            busiest(*sizes, row["router"])
-            for row, *sizes in zip(rows, tokens, experts, active, ep, strict=True)
-        ]
+        sizes = np.array([[float(row[name]) for name in names] for row in rows])
+        loads = [busiest(*one[:4], row["router"]) for one, row in zip(sizes, rows, strict=True)]
+        tokens, _, active, _, width, inner, tp, gated, ms = sizes.T
         b, groups = np.array(loads).T
-        x = "bf16" if weights == "bf16" else "fp8"
-        formats: dict[str, Any] = {"x": x, "w": weights, "out": "bf16", "compute": x}
-        works = [
-            ops.grouped_matmul(b, d, f, groups, routed=tokens * active, **formats)
+        x, pairs = "bf16" if weights == "bf16" else "fp8", tokens * active
+        formats: Any = {"x": x, "w": weights, "out": "bf16", "compute": x, "routed": pairs}
+        into, out = (
+            roofline(ops.grouped_matmul(b, d, f, groups, **formats), chip(key))
             for d, f in ((width, (1 + gated) * inner / tp), (inner / tp, width))
-        ]
-        times = np.array([float(row["ms"]) / 1e3 for row in rows])
-        first, second = (roofline(work, chip(key)) for work in works)
-        found[weights] = Mixtures((first, second), times)
-    return found
-
-
-_MIXTURE = ("tokens", "width", "inner", "active", "experts", "tp", "ep", "gated")
+        )
+        found.append(((into, out), ms / 1e3))
+    return tuple(found)
 
 
 @cache
@@ -198,27 +183,24 @@ def expert_messages(key: str) -> dict[str, "Messages"]:
     of their constants: each token goes once to every chip that has an expert of its, in a byte and
     the scale of 128, and comes back in two.
     """
-    on, found = chip(key), {}
-    rows = [row for row in table("messages_engines") if row["chip"] == key]
+    found = {}
     for name in MESSAGES:
-        few = name.endswith("few")
-        some = [row for row in rows if (row["mode"] == "small") == few]
-        sizes = ("tokens", "width", "active", "experts")
-        tokens, width, active, every = np.array(
-            [[int(row[one]) for one in sizes] for row in some]
-        ).T
-        there = name.startswith("dispatch")
-        met = [
-            1 - math.comb(7 * n // 8, k) / math.comb(n, k)
-            for n, k in zip(every.tolist(), active.tolist(), strict=True)
-        ]
-        size = 8 * tokens * width * np.array(met) * (1 + 4 / 128 if there else 2)
-        bound = np.asarray(bound_of("all-to-all", size, on.links["nvlink"], 8, "switched"))
-        lent = np.array([float(row["multiprocessors"] or SENDERS) for row in some])
-        us = np.array([float(row["dispatch_us" if there else "combine_us"]) for row in some])
-        senders = FULL / every if name == "dispatch of few" else SENDERS / lent
-        bound = bound * np.maximum(1.0, senders)
-        found[name] = Messages(size, np.full(size.size, 8), us / 1e6, bound, "all-to-all")
+        there, few = name.startswith("dispatch"), name.endswith("few")
+        column, size, senders, times = "dispatch_us" if there else "combine_us", [], [], []
+        for row in table("messages_engines"):
+            if (row["chip"], row["mode"] == "small") == (key, few):
+                every, active = int(row["experts"]), int(row["active"])
+                met = 1 - math.comb(7 * every // 8, active) / math.comb(every, active)
+                elements = 8 * int(row["tokens"]) * int(row["width"]) * met
+                size.append(elements * (1 + 4 / 128 if there else 2))
+                busy = FULL / every if there else 1.0
+                senders.append(busy if few else SENDERS / int(row["multiprocessors"]))
+                times.append(float(row[column]) / 1e6)
+        link = chip(key).links["nvlink"]
+        bound = bound_of("all-to-all", np.array(size), link, 8, "switched")
+        slower = np.asarray(bound) * np.maximum(senders, 1.0)
+        eight = np.full(len(size), 8)
+        found[name] = Messages(np.array(size), eight, np.array(times), slower, "all-to-all")
     return found
 
 
@@ -573,16 +555,16 @@ def _message_errors() -> Iterator[FamilyErrors]:
 def _mixture_errors() -> Iterator[FamilyErrors]:
     for key, other in (COLLECTED, COLLECTED[::-1]):
         own, lent = calibration(key, "bf16"), _lent(chip(key), other, "bf16")
-        for timed in mixtures(key).values():
-            out = held_out(timed.seconds.size, 0.5)
+        for bounds, seconds in mixtures(key):
+            out = held_out(seconds.size, 0.5)
             every = np.ones_like(out)
             for held, which, given in ((FIT, ~out, None), (TEST, out, None), (LENT, every, lent)):
-                both = [predict(one, key, constants=given) for one in timed.bounds]
+                both = [predict(one, key, constants=given) for one in bounds]
                 low, expected, high = (
                     np.sum([getattr(one, end) for one in both], axis=0)[which] for end in ENDS
                 )
-                seconds = timed.seconds[which]
-                yield FamilyErrors("mixtures", held, (key,), seconds, expected, low, high)
+                measured = seconds[which]
+                yield FamilyErrors("mixtures", held, (key,), measured, expected, low, high)
         for name, sent in expert_messages(key).items():
             fit, test = halved(sent)
             for held, some, of in ((FIT, fit, own), (TEST, test, own), (LENT, sent, lent)):

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from course_tools.calibrate.kernels import count_of, overlapped, product
 from course_tools.calibrate.links import Range, exchange_seconds
 
 # Least and most rows that a tile has, by powers of two, and its columns.
@@ -39,10 +40,10 @@ class MixtureConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     range: Range
 
 
-def mixture_seconds(sizes: Any, bound: Any, count: Any, chip: Any, c: Any) -> Any:
-    """Time of one product with a mixture's experts: `sizes` are those of `kernels.Product`, and
-    `bound` is of `count` of them.
-    """
+def mixture_seconds(kernel: Any, chip: Any, c: Any) -> Any:
+    """Time of all the products of a kind with a mixture's experts."""
+    sizes: Any = product(kernel.work)
+    bound, count = kernel.bound, count_of(kernel)
     units = chip.multiprocessors or 1
     # Engines choose the rows of a tile by how many pairs all chips have for an expert of this one,
     # so that experts spread over many chips fill few of them: the times of the collected ones step
@@ -55,14 +56,16 @@ def mixture_seconds(sizes: Any, bound: Any, count: Any, chip: Any, c: Any) -> An
     one = rows * COLUMNS / (sizes.B * sizes.F) * bound.t_math / count * units / c.compute
     math = (tiles / units + c.waves) * one
     memory = bound.t_memory / count / c.bandwidth
-    longer = np.maximum(math, memory)
-    hidden = longer * (1 + (np.minimum(math, memory) / longer) ** OVERLAP) ** (1 / OVERLAP)
     moves = c.moved * sizes.B * (sizes.D + sizes.F) / chip.bandwidth
-    return c.overhead + c.routing * sizes.routed + hidden + moves
+    beside = c.overhead + c.routing * sizes.routed + moves
+    return count * (beside + overlapped(math, memory, OVERLAP))
 
 
-def message_seconds(links: Any, carrier: str, bound: Any, chips: Any, experts: Any) -> Any:
-    """Time of a message of experts, the mean of there and back, by the quicker of two ways."""
+def message_seconds(links: Any, carrier: str, bound: Any, message: Any) -> Any:
+    """Time of a message of experts, the mean of there and back, by the quicker of two ways: of
+    bytes, chips and experts.
+    """
+    chips, experts = np.asarray(message[1]), message[2]
     if carrier != "nvlink" or "dispatch" not in links:
         return exchange_seconds(links[carrier], bound, chips)
     many = exchange_seconds(links["dispatch"], bound, chips)

@@ -112,18 +112,17 @@ def launch_gap(every: list[Kernel], engine: EngineConstants) -> Any:
 def _seconds(kernel: Any, chip: Any, found: Any, unpack: float) -> Any:
     network = np.asarray(kernel.bound.t_network)
     if _of_mixture(kernel, found):
-        sizes, bound, count = product(kernel.work), kernel.bound, count_of(kernel)
-        return count * mixture_seconds(sizes, bound, count, chip, found.mixtures)
+        return mixture_seconds(kernel, chip, found.mixtures)
     work_takes = seconds(kernel, chip, found.constants, unpack)
     if not np.any(network > 0):
         return work_takes
     count, message = count_of(kernel), _message(kernel)
-    carrier, chips = _carrier(kernel, chip, found), np.asarray(message[1])
+    carrier = _carrier(kernel, chip, found)
     if _exchanges(kernel):
-        lasts = network / count
-        carried = count * message_seconds(found.links, carrier, lasts, chips, message[2])
+        carried = count * message_seconds(found.links, carrier, network / count, message)
     else:
-        carried = count * reduce_seconds(found.links[carrier], network / count, chips)
+        link = found.links[carrier]
+        carried = count * reduce_seconds(link, network / count, np.asarray(message[1]))
     return np.where(network > 0, np.maximum(work_takes, carried), work_takes)
 
 
@@ -134,9 +133,7 @@ def _of_mixture(kernel: Any, found: Any) -> bool:
 
 
 def _message(kernel: Any) -> Any:
-    """Bytes and chips of a collective, and of an exchange experts; of one made by hand, two
-    chips.
-    """
+    """Bytes and chips of a collective, of an exchange experts too; else nothing and two chips."""
     work = kernel.work
     if work is None or work.shape is None or work.kind not in ("collective", "exchange"):
         return [None, 2, None]
@@ -174,13 +171,9 @@ def _range(kernel: Any, chip: Any, found: Any, step: bool) -> list[Any]:
         if carrier in ("nodes", "host"):
             return message_factors(found.links[carrier], size, chips, found.log_sigma)
     if _of_mixture(kernel, found):
-        # Timed alone: in a step, whose range is of others, one more doubt.
-        alone = factors_of(found.mixtures.range, found.log_sigma)
-        if not step:
-            return alone
-        whole = found.ranges["step"]
-        least = np.hypot(np.log(alone[0]), np.log(whole.low))
-        return [np.exp(-least), np.exp(np.hypot(np.log(alone[1]), np.log(whole.high)))]
+        # They were timed alone: what steps differ by is one more doubt.
+        apart = np.log(found.ranges["step"].high) if step else 0.0
+        return factors_of(found.mixtures.range, np.hypot(found.log_sigma, apart))
     if step:
         return factors_of(found.ranges["step"], found.log_sigma)
     memory = factors_of(found.ranges["memory"], found.log_sigma)

@@ -64,7 +64,7 @@ def seconds(b, groups, routed=None, key="h100-sxm", f=4096):
     bound = roofline(ops.grouped_matmul(b, 2048, f, groups, routed=routed), chip(key))
     kernel = Kernel(bound, bound.work)
     c = calibrate.calibration(key, "bf16").mixtures
-    return mixture_seconds(product(kernel.work), bound, 1, chip(key), c)
+    return mixture_seconds(kernel, chip(key), c)
 
 
 def test_tiles_are_chosen_by_the_pairs_of_all_chips():
@@ -111,15 +111,15 @@ def test_heads_that_share_no_matrix_are_no_experts():
 def test_messages_of_experts_take_the_quicker_way():
     links = calibrate.calibration("h100-sxm", "bf16").links
     assert set(MESSAGES) <= set(links)
-    few, many = (message_seconds(links, "nvlink", bound, 8, 256) for bound in (1e-7, 1e-2))
+    few, many = (message_seconds(links, "nvlink", bound, (0, 8, 256)) for bound in (1e-7, 1e-2))
     assert few < (links["dispatch"].latency + links["combine"].latency) / 2
     assert many < message_seconds(
-        {**links, "dispatch": links["dispatch of few"]}, "nvlink", 1e-2, 8, 256
+        {**links, "dispatch": links["dispatch of few"]}, "nvlink", 1e-2, (0, 8, 256)
     )
-    small = [message_seconds(links, "nvlink", 1e-5, 8, experts) for experts in (8, FULL, 256)]
+    small = [message_seconds(links, "nvlink", 1e-5, (0, 8, experts)) for experts in (8, FULL, 256)]
     assert small[0] > small[1] == small[2]
     # Between machines nothing of the kind was measured.
-    nodes = message_seconds(links, "nodes", 1e-3, 16, 256)
+    nodes = message_seconds(links, "nodes", 1e-3, (0, 16, 256))
     assert nodes == calibrate.links.exchange_seconds(links["nodes"], 1e-3, 16)
 
 
