@@ -26,7 +26,7 @@ from course_book.explore.views import Endless, Explorer
 from course_book.plot import PATHS
 from course_book.text import named, t
 
-MODELS = ("llama-2-7b", "llama-3-8b", "llama-2-13b", "mixtral-8x7b", "llama-3-70b")
+MODELS = ("qwen3-8b", "qwen3-30b-a3b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b")
 # Tokens in the cache of each sequence where nothing else is said.
 CONTEXT = 1024
 BATCHES = range(1, 1025)
