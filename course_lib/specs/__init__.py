@@ -1,7 +1,16 @@
 """What is published of chips and models, with its sources."""
 
 from course_lib.specs.accelerators import Accelerator, Node
-from course_lib.specs.catalog import FOLDER, chip, chip_of_device, chips, model, models, unreadable
+from course_lib.specs.catalog import (
+    FOLDER,
+    chip,
+    chip_of_device,
+    chips,
+    listed_models,
+    model,
+    models,
+    unreadable,
+)
 from course_lib.specs.configurations import (
     MACS_ARE,
     ConvNet,
@@ -37,6 +46,7 @@ __all__ = [
     "chip_rows",
     "chips",
     "cited_by",
+    "listed_models",
     "load_toml",
     "model",
     "model_rows",

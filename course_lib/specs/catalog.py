@@ -207,6 +207,21 @@ def models() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (DATA / "models").glob("*.toml")))
 
 
+def listed_models() -> tuple[str, ...]:
+    """The keys of the models that a list shows, by vendor, the latest first: all but MPT, which is
+    here for the steps of training that were measured with it.
+
+    Examples
+    --------
+    >>> listed_models()[0], listed_models()[-1]
+    ('qwen3-0.6b', 'resnet-50')
+    """
+    every = [one for one in map(model, models()) if not one.key.startswith("mpt-")]
+    every.sort(key=lambda one: (-one.year, one.parameters))
+    latest = {one.vendor: -one.year for one in reversed(every)}
+    return tuple(one.key for one in sorted(every, key=lambda one: (latest[one.vendor], one.vendor)))
+
+
 def model(key: str) -> Model:
     """A model of the table by its key.
 

@@ -46,12 +46,13 @@ def chips(
 
 @app.command()
 def models() -> None:
-    """List the models of the table by their keys; any other is a config.json.
+    """List the models of the table by their keys, the latest of each vendor first; any other is a
+    config.json.
 
     Example: `course models`
     """
     rows = []
-    for one in map(specs.model, specs.models()):
+    for one in map(specs.model, specs.listed_models()):
         kind, active = getattr(one, "kind", "convnet"), getattr(one, "active_parameters", None)
         sizes = n(one.parameters), n(active) if active not in (None, one.parameters) else ""
         context = n(one.context) if isinstance(one, specs.Transformer) else ""

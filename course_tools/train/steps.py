@@ -30,7 +30,7 @@ from course_lib.specs.catalog import transformer
 from course_lib.specs.rental import quotes
 from course_tools.calibrate.constants import calibration
 from course_tools.calibrate.errors import evidence_of
-from course_tools.train.counts import ELEMENT, PASSES, LayerSizes, flops, layer_sizes
+from course_tools.train.counts import ELEMENT, PASSES, LayerSizes, flops, layer_sizes, seen
 from course_tools.train.footprints import (
     GRADIENT,
     MEMORIES,
@@ -148,7 +148,7 @@ def times(
     # Frozen weights have no gradient of their own: of the two products of the backward pass, one.
     least = passes - by.frozen
     products = 2 * least * tokens * found.met / tp
-    pairs = passes * tokens * found.pairs * (sequence + 1) / 2 / tp
+    pairs = passes * tokens * found.pairs * seen(found, sequence) / tp
     moved = (1 + again / PASSES["none"]) * tokens * kept * ELEMENT / tp
     head = 2 * (PASSES["none"] - by.frozen) * tokens * found.vocab * found.width / tp
     head = head * (found.head > 0)
@@ -409,7 +409,7 @@ def step(
     >>> one.bound_s < one.low_s <= one.expected_s <= one.high_s, one.fits
     (True, True)
     """
-    one, on, how = transformer(model), cluster(chips), layout_from(layout)
+    one, on, how = transformer(model, windows=True), cluster(chips), layout_from(layout)
     if how.chips != on.count:
         raise CourseError(
             f"layout takes dp * tp * pp * cp = {how.chips} chips, and there are {on.count}: change "
@@ -560,7 +560,7 @@ def layouts(
     >>> best.why, all(one.why for one in others)
     ('', True)
     """
-    one, on = transformer(model), cluster(chips)
+    one, on = transformer(model, windows=True), cluster(chips)
     sequences, tokens = count("batch", batch), count("sequence", sequence)
     for name, given in (("recompute", recompute), ("zeros", zeros)):
         if not isinstance(given, list | tuple) or not given:
@@ -759,7 +759,7 @@ def run(
     >>> one.bound_days < one.days, 0.9 < one.goodput < 1
     (True, True)
     """
-    one, on = transformer(model), cluster(chips)
+    one, on = transformer(model, windows=True), cluster(chips)
     wanted, written = _one("tokens", tokens), _one("disk", disk)
     apart = _one("chip_failure_days", chip_failure_days) * DAY / on.count
     how = {"framework": framework, "dtype": dtype, "method": method}

@@ -10,7 +10,7 @@ import tomllib
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import CourseError, chips, models, specs
+from course_lib import CourseError, chips, specs
 from course_press.cli.app import app
 from tests.course_press.conftest import course
 
@@ -91,7 +91,7 @@ def test_a_reader_who_has_read_enough_is_no_failure(command):
 
 def test_models_are_listed_by_their_keys_and_errors_name_that_command():
     listed = course(".", "models").stdout
-    assert all(f"\n{key} " in listed for key in models())
+    assert all(f"\n{key} " in listed for key in specs.listed_models())
     assert f"{specs.model('llama-3-8b').parameters:,}" in listed
     assert "course models lists them" in course(".", "predict", "llama-3-9b", "t4").stderr
     assert "course chips lists them" in course(".", "chip", "t40").stderr
