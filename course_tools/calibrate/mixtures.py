@@ -47,7 +47,7 @@ def mixture_seconds(kernel: Any, chip: Any, c: Any) -> Any:
     units = chip.multiprocessors or 1
     # As if engines chose the rows of a tile by how many pairs all chips have for an expert of this
     # one, so that experts spread over many chips fill little of them: the B200's times step where
-    # that number passes a power of two, not where an expert's own rows do. The H100's do not show it.
+    # that number passes a power of two, not where an expert's own rows do. The H100's do not.
     per_expert = np.maximum(sizes.routed / sizes.groups, LEAST_ROWS)
     rows = np.minimum(2 ** np.ceil(np.log2(per_expert)), MOST_ROWS)
     # Some experts have more than the mean: half a tile is left empty on average.
