@@ -45,9 +45,9 @@ def mixture_seconds(kernel: Any, chip: Any, c: Any) -> Any:
     sizes: Any = product(kernel.work)
     bound, count = kernel.bound, count_of(kernel)
     units = chip.multiprocessors or 1
-    # Engines choose the rows of a tile by how many pairs all chips have for an expert of this one,
-    # so that experts spread over many chips fill few of them: the times of the collected ones step
-    # where that number passes a power of two, not where an expert's own rows do.
+    # As if engines chose the rows of a tile by how many pairs all chips have for an expert of this
+    # one, so that experts spread over many chips fill little of them: the B200's times step where
+    # that number passes a power of two, not where an expert's own rows do. The H100's do not.
     per_expert = np.maximum(sizes.routed / sizes.groups, LEAST_ROWS)
     rows = np.minimum(2 ** np.ceil(np.log2(per_expert)), MOST_ROWS)
     # Some experts have more than the mean: half a tile is left empty on average.
