@@ -234,9 +234,8 @@ def as_text(found: dict[tuple[str, str], Check]) -> str:
 
 
 def fit_and_write() -> str:
-    """Fit all published runs, and keep the constants, with a range as wide as what was fitted
-    without a source, or to one model, needs to hold four in five of the other's fast runs; and
-    those that were fitted apart, digit by digit. The errors of each model, as a table.
+    """Fit all published runs and keep the constants, with ranges that hold four in five of what a
+    fit did not see, and those fitted apart; the errors of each model, as a table.
     """
     written, ratios = {}, []
     for name in SOURCES:

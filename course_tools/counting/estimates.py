@@ -56,13 +56,8 @@ def _work(one: Operation, flops: float, moved: float, fm: Formats, met: float = 
 
 
 def kernels(trace: Trace, fm: Formats, *, fused: bool) -> Iterator[Found]:
-    """The kernels of a trace that move something.
-
-    Parameters
-    ----------
-    fused : whether operators of the vector unit that may follow one another are one kernel: what
-        passes between them never leaves the chip, and what nobody reads later is not written. Each
-        waits until a product or another kernel of its own needs it.
+    """The kernels of a trace that move something; `fused` makes one of operators of the vector unit
+    that may follow one another, each of which waits until another kernel needs it.
     """
     readers: dict[int, list[tuple[int, float]]] = {}
     for i, one in enumerate(trace.operations):

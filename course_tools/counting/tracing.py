@@ -304,10 +304,8 @@ class Recorder:
         window: int | None = None,
         besides: tuple[Any, ...] = (),
     ) -> Any:
-        """Note attention as one kernel, and return its result: an array without memory.
-
-        What the cache holds is read from it but for the new tokens' keys and values, which come
-        from the projections and go to it.
+        """Note attention as one kernel, which reads from the cache what is not new, and return its
+        result: an array without memory.
         """
         batch, heads, new, width = query.shape
         shared, seen, last = key.shape[1], key.shape[2], value.shape[-1]
