@@ -272,14 +272,11 @@ def _piped(how: TrainingConstants) -> float:
     """How much longer steps took with a pipeline, in the mean and beside what was expected, than
     without one, of runs that were expected to be fast.
     """
-    late: dict[bool, list[float]] = {True: [], False: []}
-    for name in shapes():
-        one = check(name, how)
-        ratio = one.tokens_per_s / one.runs.tokens_per_s
-        for way, by, used in zip(one.runs.layouts, ratio, one.runs.mfu * ratio, strict=True):
-            if used > FAST:
-                late[way.pp > 1].append(float(by))
-    return float(np.mean(late[True]) / np.mean(late[False]))
+    checks = [check(name, how) for name in shapes()]
+    ratio = np.concatenate([one.tokens_per_s / one.runs.tokens_per_s for one in checks])
+    used = ratio * np.concatenate([one.runs.mfu for one in checks]) > FAST
+    piped = np.array([way.pp > 1 for one in checks for way in one.runs.layouts])
+    return float(np.mean(ratio[used & piped]) / np.mean(ratio[used & ~piped]))
 
 
 def _described(how: TrainingConstants) -> TrainingConstants:

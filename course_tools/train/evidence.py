@@ -331,18 +331,15 @@ _TOKENS, _SEQUENCES = 2048, 4  # of a sequence, and sequences of a chip, where M
 @cache
 def other_runs() -> tuple[OtherRuns, ...]:
     """The published runs of LLM Foundry and of MaxText."""
-    found: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
-    for framework, *of in (*_foundry(), *_recipes(), *_v5e()):
-        one, on, dtype = of[0], of[1], of[4]
-        key = (framework, one.key, on.chip.key, str(on.count), dtype)
-        found.setdefault(key, []).append((framework, *of))
+    found: dict[tuple[str, str, str, int, str], list[tuple[Any, ...]]] = {}
+    for framework, one, on, *of, dtype, speed in (*_foundry(), *_recipes(), *_v5e()):
+        key = (framework, one.key, on.chip.key, on.count, dtype)
+        found.setdefault(key, []).append((one, on, *of, speed))
     grouped = []
-    for rows in found.values():
-        (framework, *_), (one, *_), (on, *_), layouts, tokens, dtypes, speeds = zip(
-            *rows, strict=True
-        )
-        arrays = (np.array(tokens, dtype=float), dtypes[0], np.array(speeds))
-        grouped.append(OtherRuns(framework, one, on, layouts, *arrays))
+    for (framework, *_, dtype), rows in found.items():
+        ones, ons, layouts, tokens, speeds = zip(*rows, strict=True)
+        arrays = (np.array(tokens, dtype=float), dtype, np.array(speeds))
+        grouped.append(OtherRuns(framework, ones[0], ons[0], layouts, *arrays))
     return tuple(grouped)
 
 

@@ -776,8 +776,8 @@ def run(
         )
     steps = wanted / each.tokens
     days = steps * each.expected_s / good / DAY
-    recorded = quotes(on.chip.key) if usd_per_hour is None else ()
     if usd_per_hour is None:
+        recorded = quotes(on.chip.key)
         price = recorded[0].usd_per_hour if recorded else float("nan")
     else:
         price = _one("usd_per_hour", usd_per_hour)
