@@ -1,6 +1,5 @@
-"""Fits what training adds to physics: constants that several frameworks share, to the runs of LLM
-Foundry, of MaxText, and the best of the Ultra-Scale Playbook; then those of the cluster and the
-framework of that playbook, by their name: ``make calibrate`` runs it.
+"""Fits what training adds to physics: constants that several frameworks share, then those of the
+Ultra-Scale Playbook's cluster and framework: ``make calibrate`` runs it.
 """
 
 from collections.abc import Callable, Sequence

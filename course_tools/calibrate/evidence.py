@@ -1,6 +1,5 @@
-"""The published measurements that constants are fitted to; which of them a fit never sees, a
-quarter of the shapes of matrix products, one model of two, half of the messages; and how wrong the
-bound and the calibrated range are on those.
+"""The published measurements that constants are fitted to, which of them a fit never sees, and how
+wrong the bound and the calibrated range are on those.
 """
 
 import math

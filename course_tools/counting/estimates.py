@@ -240,9 +240,8 @@ def products(trace: Trace, fm: Formats) -> list[Work]:
 
 
 def outside(trace: Trace, fm: Formats) -> float:
-    """Bytes that a pass reads from outside and leaves there, each once: what it touches of the
-    parameters, what a cache held, and what is put to it, inputs and results. Of a mixture's experts
-    it touches as many as one token visits: all tokens may choose the same.
+    """Bytes that a pass reads from outside and leaves there, each once; of a mixture's experts as
+    many as one token visits: all tokens may choose the same.
     """
     once: dict[int, float] = {}
     after: dict[int, float] = {}

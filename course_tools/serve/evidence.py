@@ -1,6 +1,5 @@
-"""What engines' constants are fitted to, and how far the simulation is off on the rest: a published
-log, of which a third is fitted, and services measured under so many users at once, of which one
-chip after another is left out.
+"""What engines' constants are fitted to, and how far the simulation is off on the rest: two thirds
+of a published log, and services on a chip that is left out.
 """
 
 import json
