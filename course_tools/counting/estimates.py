@@ -407,9 +407,7 @@ def matrix_formats(
 
 
 def _part_of(name: str) -> tuple[str, bool, str]:
-    """The part of a step to which a parameter belongs, by its name, whether it is an expert's that
-    tokens choose, and what a recipe calls it.
-    """
+    """A parameter's part of the step, whether tokens choose it, and its recipe's name."""
     if name.split(".")[-2] in ROUTERS:
         return "experts", False, "router"
     if ".experts." in name or "shared_expert" in name:

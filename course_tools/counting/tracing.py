@@ -283,9 +283,7 @@ class Recorder:
         return None
 
     def _convolution(self, given: list[Any], out: Any, transposed: bool) -> None:
-        """A filter of a channel's own multiplies no matrix: it runs on the vector unit. Where it is
-        transposed, each element of its input, not of its result, meets the filters.
-        """
+        """Note a convolution: a filter of a channel's own runs on the vector unit."""
         weights = given[1]
         flops = 2.0 * (given[0] if transposed else out).numel() * math.prod(weights.shape[1:])
         own = weights.shape[1] == 1 and given[0].shape[1] > 1
