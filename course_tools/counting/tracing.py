@@ -284,6 +284,7 @@ class Recorder:
 
     def _convolution(self, given: list[Any], out: Any, transposed: bool) -> None:
         """Note a convolution: a filter of a channel's own runs on the vector unit."""
+        # Where it is transposed, each element of its input, not of its result, meets the filters.
         weights = given[1]
         flops = 2.0 * (given[0] if transposed else out).numel() * math.prod(weights.shape[1:])
         own = weights.shape[1] == 1 and given[0].shape[1] > 1
