@@ -127,9 +127,7 @@ def _fit_products(
 
     def residuals(given: dict[str, float]) -> Any:
         c = structs.replace(others, **{name: given[name] for name in start})
-        alone = EngineConstants(gap=0.0, launch=0.0, unpack=0.0, source="")
-        with_ = structs.replace(alone, **{name: given[name] for name in before})
-        times = seconds(kernel, on, c) + quantizing(kernel, on, c, with_)
+        times = _with_quantizing(kernel, on, c, {name: given[name] for name in before})
         return np.log(times / measured.seconds)
 
     found = least_absolute(residuals, {**start, **before}, MOST)
@@ -370,8 +368,11 @@ def _alone(key: str, like: Constants) -> tuple[dict[str, Constants], dict[str, A
 def _expected(key: str, dtype: str, some: Products, given: Any, before: Any) -> NDArray[Any]:
     """What products in a format take on a chip with its kernels before them."""
     on, bound = chip(key), some.bound(chip(key), dtype)
-    kernel, c = Kernel(bound, bound.work), given[dtype]
-    engine = EngineConstants(gap=0.0, launch=0.0, unpack=0.0, source="", **before.get(dtype, {}))
+    return _with_quantizing(Kernel(bound, bound.work), on, given[dtype], before.get(dtype, {}))
+
+
+def _with_quantizing(kernel: Kernel, on: Accelerator, c: Constants, before: Any) -> NDArray[Any]:
+    engine = EngineConstants(gap=0.0, launch=0.0, unpack=0.0, source="", **before)
     return np.asarray(seconds(kernel, on, c) + quantizing(kernel, on, c, engine))
 
 

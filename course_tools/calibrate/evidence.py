@@ -1,6 +1,5 @@
-"""The published measurements that constants are fitted to; which of them a fit never sees, a
-quarter of the shapes of matrix products, one model of two, half of the messages; and how wrong the
-bound and the calibrated range are on those.
+"""The published measurements that constants are fitted to, which of them a fit never sees, and how
+wrong the bound and the calibrated range are on those.
 """
 
 import math
@@ -427,9 +426,11 @@ def error_rows() -> list[FamilyErrors]:
     ]
 
 
-def _errors(family: str, held: str, on: Any, likely: Prediction, seconds: Any) -> FamilyErrors:
-    key = on if isinstance(on, str) else on.key
-    return FamilyErrors(family, held, (key,), seconds, likely.expected, likely.low, likely.high)
+def _errors(
+    family: str, held: str, key: str, likely: Prediction, seconds: Any, which: Any = ...
+) -> FamilyErrors:
+    times = (seconds, likely.expected, likely.low, likely.high)
+    return FamilyErrors(family, held, (key,), *(np.asarray(one)[which] for one in times))
 
 
 def _product_errors() -> Iterator[FamilyErrors]:
@@ -437,12 +438,11 @@ def _product_errors() -> Iterator[FamilyErrors]:
     every = products("matmul_a100_transformer_gemms")
     unseen = held_out(len(every.seconds))
     for held, some in ((FIT, every.some(~unseen)), (TEST, every.some(unseen))):
-        yield _errors(
-            "products", held, on, predict(some.bound(on), on, state="sustained"), some.seconds
-        )
+        likely = predict(some.bound(on), on, state="sustained")
+        yield _errors("products", held, on.key, likely, some.seconds)
     other = products("matmul_a100_m_sweep")
     long = other.some(other.seconds >= 1e-3)  # a call's own time no longer counts
-    yield _errors("products", ELSEWHERE, on, predict(long.bound(on), on), long.seconds)
+    yield _errors("products", ELSEWHERE, on.key, predict(long.bound(on), on), long.seconds)
     for dtype in ("bf16", "fp8"):
         for key, best in best_published(dtype).items():
             if key in COLLECTED:
@@ -460,11 +460,11 @@ def _product_errors() -> Iterator[FamilyErrors]:
             for held, part in ((FIT, some.some(~out)), (TEST, some.some(out))):
                 bound = part.bound(on, dtype)
                 likely = predict(bound, on, dtype=dtype, engine=engine)
-                yield _errors(family_of(dtype), held, on, likely, part.seconds)
+                yield _errors(family_of(dtype), held, key, likely, part.seconds)
             if dtype != "nvfp4":
                 lent = _lent(on, other_key, dtype, engine)
                 likely = predict(some.bound(on, dtype), on, constants=lent, dtype=dtype)
-                yield _errors(family_of(dtype), LENT, on, likely, some.seconds)
+                yield _errors(family_of(dtype), LENT, key, likely, some.seconds)
 
 
 def _attention_errors() -> Iterator[FamilyErrors]:
@@ -475,17 +475,9 @@ def _attention_errors() -> Iterator[FamilyErrors]:
             for part in parts:
                 bound, seconds = attentions(key, *part)
                 out = held_out(seconds.size, 0.5)
-                every = np.ones_like(out)
-                for held, which, given in (
-                    (FIT, ~out, None),
-                    (TEST, out, None),
-                    (LENT, every, lent),
-                ):
+                for held, which, given in ((FIT, ~out, None), (TEST, out, None), (LENT, ..., lent)):
                     likely = predict(bound, key, constants=given)
-                    times = (
-                        np.asarray(getattr(likely, end))[which] for end in ("expected", *ENDS[::2])
-                    )
-                    yield FamilyErrors(family, held, (key,), seconds[which], *times)
+                    yield _errors(family, held, key, likely, seconds, which)
 
 
 def before(dtype: str) -> str:
@@ -589,6 +581,4 @@ def _stream_errors() -> Iterator[FamilyErrors]:
     estimate, seconds = elementwise()
     streams = np.asarray(estimate.bytes) > LARGE * (chip(REFERENCE).llc or 0)
     likely = predict(estimate, REFERENCE)
-    low, expected, high = (np.asarray(getattr(likely, end))[streams] for end in ENDS)
-    key = (REFERENCE,)
-    yield FamilyErrors("elementwise", ELSEWHERE, key, seconds[streams], expected, low, high)
+    yield _errors("elementwise", ELSEWHERE, REFERENCE, likely, seconds, streams)

@@ -1,16 +1,6 @@
 """What work is likely to take: an expected time and an 80 % range, beside the bound that it never
-changes.
-
-`course_lib.roofline` bounds a time; a few constants per chip and number format say how near chips
-come to it. They are fitted to published measurements by `tools.fit_chips`, or by `fit` to
-the reader's own, and stand with their source in `data/calibration`. A chip that nobody measured
-gets the constants of the nearest one, with a wider range, and says so.
-
->>> from course_lib import chip, ops, roofline
->>> step = roofline(ops.matmul(4096, 8192, 8192, x="fp16", w="fp16"), chip("a100-sxm-80"))
->>> likely = predict(step, "a100-sxm-80")
->>> step.lower < likely.low < likely.expected < likely.high
-True
+changes, by a few constants per chip and number format, fitted to published measurements or to the
+reader's own (`data/calibration`). A chip that nobody measured gets those of the nearest one.
 """
 
 import math

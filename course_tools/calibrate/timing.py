@@ -145,9 +145,7 @@ def _exchanges(kernel: Any) -> bool:
 
 
 def _carrier(kernel: Any, chip: Any, found: Any) -> str:
-    """Whose constants a message takes: those between machines where one does not hold the chips,
-    and those of the host's link where it goes no faster.
-    """
+    """Whose constants a message takes: of links inside, between machines or to the host."""
     message = _message(kernel)
     size, chips = message[0], message[1]
     if chip.node is not None and "nodes" in found.links and np.all(chips > chip.node.chips):
@@ -265,9 +263,7 @@ def widen_end(expected: Any, end: Any, log_sigma: Any) -> Any:
 
 
 def _again(kernel: Any) -> Any:
-    """A decode step's attention if each head read its keys and values for itself; one cache for all
-    heads is read once.
-    """
+    """A decode step's attention if each head read its keys and values for itself."""
     work, bound = kernel.work, kernel.bound
     if work is None or work.shape is None or not _attends(work):
         return kernel

@@ -17,9 +17,8 @@ from course_tools.measured import trace
 def record(
     call: Callable[[], Any], path: Path, device: str = "cpu", *, tries: int = 5
 ) -> list[trace.TraceEvent]:
-    """Run something so many times under torch.profiler, after warming up, and keep what
-    `course_tools.measured.trace` reads of the fastest run in a JSON file: on a machine that does
-    other things besides, the slower runs tell of those.
+    """Run something so many times under torch.profiler, after warming up, and keep the fastest run
+    in a JSON file: slower ones tell of what else the machine does.
     """
     whole("tries", tries)
     torch = torch_or_none()

@@ -323,9 +323,7 @@ def _serve(
     say: Callable[[int], None] = lambda _: None,
     users: int = 0,
 ) -> dict[int, int]:
-    """Run all requests that are not done, as they come; which replica took each. Of so many users
-    each stays with its replica.
-    """
+    """Run the requests that are not done, as they come; which replica took each."""
     choose, placed = _router(router, pool), dict[int, int]()
     for one in line[users:] if users else ():
         placed[one.number] = chosen = one.number % users % len(pool)

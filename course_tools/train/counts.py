@@ -1,13 +1,6 @@
 """What training computes on a token: its FLOPs, the share of a peak that a published speed makes of
-them, and what a layer weighs, multiplies and keeps for the backward pass.
-
-The convention is that of the tables it is checked against: two FLOPs a multiply-accumulate, every
-parameter that a token meets multiplied once in the forward pass and twice in the backward, and
-attention's two products besides. Whether attention counts the causal half or the whole square is
-said in every call, because published figures differ in it.
-
->>> round(mfu("mpt-7b", "a100-sxm-80", 4096, 2048), 3)
-0.567
+them, and what a layer weighs, multiplies and keeps for the backward pass. Two FLOPs count a
+multiply-accumulate; each call says whether attention counts its causal half or the whole square.
 """
 
 from dataclasses import dataclass

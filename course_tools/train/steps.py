@@ -264,9 +264,7 @@ def _chance_above(
 def _slowest_stage(
     found: LayerSizes, at: dict[str, Array], layer: Array, head: Array
 ) -> tuple[Array, Array, Array, Array, NDArray[np.bool_]]:
-    """Of each layout, its slowest stage's layers and heads; the most layers and parameters of a
-    stage; and whether one is empty.
-    """
+    """Of each layout the slowest and the largest stage, and whether one is empty."""
     size = len(at["pp"])
     layers, heads, deepest, parameters = (np.zeros(size) for _ in range(4))
     empty = np.zeros(size, dtype=bool)
@@ -307,9 +305,7 @@ def _exchange(
     messages: Array,
     ports: float | None = None,
 ) -> Exchange:
-    """Messages that nothing hides, at the shares of their rates that links inside and ports
-    reach.
-    """
+    """Messages that nothing hides, at the rates that links and ports reach."""
     there = np.where((n > 1) & (bytes_ > 0), messages, 0.0)
     takes = on.takes(collective, bytes_, n, stride)
     inside, across = np.asarray(takes.inside), np.asarray(takes.across)
@@ -321,9 +317,7 @@ def _exchange(
 
 
 def _host(on: Cluster, at: dict[str, Array], layers: Array, how: TrainingConstants) -> Array:
-    """What the host takes to launch a microbatch's kernels, s: where a torus joins the chips, one
-    compiled program runs, and it takes nothing.
-    """
+    """S of launching a microbatch's kernels; none where a torus runs one program."""
     if on.chip.node is None:
         return np.zeros_like(layers)
     tp, machines = at["tp"], np.maximum(at["tp"] / on.each, 1.0)
@@ -776,8 +770,8 @@ def run(
         )
     steps = wanted / each.tokens
     days = steps * each.expected_s / good / DAY
-    recorded = quotes(on.chip.key) if usd_per_hour is None else ()
     if usd_per_hour is None:
+        recorded = quotes(on.chip.key)
         price = recorded[0].usd_per_hour if recorded else float("nan")
     else:
         price = _one("usd_per_hour", usd_per_hour)
