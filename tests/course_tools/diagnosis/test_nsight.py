@@ -433,8 +433,8 @@ PAGES = [raw(("add", ADD)), details(("add", LABELS), rules=[("CPIStall", "35")])
 )
 @settings(max_examples=150, deadline=None)
 def test_what_is_spoiled_is_read_or_refused_and_nothing_else(page, changes):
-    for at, length, more in changes:
-        at %= len(page) + 1
+    for number, length, more in changes:
+        at = number % (len(page) + 1)
         page = page[:at] + more + page[at + length :]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "spoiled"
