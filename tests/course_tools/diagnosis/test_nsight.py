@@ -399,11 +399,14 @@ def test_each_part_has_its_own_change(tmp_path):
 
 def test_recordings_without_a_timeline_are_compared_among_themselves(tmp_path):
     one, two = tmp_path / "one.csv", tmp_path / "two.csv"
-    one.write_text(SUMS.format(unit="ns"))
-    two.write_text(SUMS.format(unit="ns").replace('"8,000"', '"9,000"'))
+    copies = "Time (%),Total Time (us),Count,Operation\n99.0,{},4,[CUDA memcpy Host-to-Device]\n"
+    one.write_text(SUMS.format(unit="ns") + copies.format(0))
+    two.write_text(SUMS.format(unit="ns").replace('"8,000"', '"9,000"') + copies.format(7))
     found = compare(one, two)
     assert not found.timed
-    assert found.parts["own"] == pytest.approx(1e-6) == pytest.approx(found.difference)
+    assert found.parts["own"] == pytest.approx(1e-6)
+    assert found.parts["copies"] == pytest.approx(7e-6)
+    assert found.difference == pytest.approx(8e-6)
     assert found.seconds[0] == pytest.approx(10e-6)
     with pytest.raises(CourseError, match=r"one\.csv has no timeline"):
         compare(one, diagnosis.seeded("copies"))
