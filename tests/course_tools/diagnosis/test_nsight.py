@@ -166,6 +166,14 @@ def test_units_are_read_as_ncu_writes_them(unit, si):
     assert scale(unit) == pytest.approx(si)
 
 
+def test_a_trace_that_speaks_of_kernels_is_a_trace(tmp_path):
+    trace = seeded("copies") | {"note": ["Kernel Name", "Metric Name", "a__b.sum"]}
+    file = tmp_path / "no.csv"
+    for indent in (None, 1):
+        file.write_text(json.dumps({"note": trace.pop("note", None), **trace}, indent=indent))
+        assert source(file) == "trace"
+
+
 def judged(tmp_path, text, encoding="utf-8"):
     file = tmp_path / "counters.log"
     file.write_text(text, encoding=encoding)
