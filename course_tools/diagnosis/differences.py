@@ -111,7 +111,10 @@ def compare(before: Path, after: Path, steps: tuple[int, int] | None = None) -> 
 def _recorded(path: Path) -> _Recording:
     kind = source(path)
     if kind == "sums":
-        return _added((one.name, one.calls, one.seconds) for one in read_sums(path)["kernel"])
+        sums = read_sums(path)
+        found = _added((one.name, one.calls, one.seconds) for one in sums["kernel"])
+        found.others["copies"] = sum(one.seconds for one in sums["copy"])
+        return found
     if kind == "counters":
         return _added((one.name, one.calls, one.seconds) for one in read_counters(path))
     rows = gather(path)

@@ -17,7 +17,7 @@ HEAD = 1 << 20
 _KINDS = ("sums", "timeline", "counters")
 _HEADER = re.compile(
     r'^(?:("?Time ?\(%\)"?,"?Total Time)|("?Start ?\(\w+\)"?,"?Duration)|'
-    r"((?=.*\bKernel Name\b)[^\n]*(?:\bMetric Name\b|__\w+\.)))",
+    r'((?![\s\[{])(?=.*\bKernel Name"?,)[^\n]*(?:\bMetric Name\b|__\w+\.)))',
     re.M,
 )
 _EXPORTS = {

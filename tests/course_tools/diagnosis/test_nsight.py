@@ -166,6 +166,14 @@ def test_units_are_read_as_ncu_writes_them(unit, si):
     assert scale(unit) == pytest.approx(si)
 
 
+def test_a_trace_that_speaks_of_kernels_is_a_trace(tmp_path):
+    trace = seeded("copies") | {"note": ["Kernel Name", "Metric Name", "a__b.sum"]}
+    file = tmp_path / "no.csv"
+    for indent in (None, 1):
+        file.write_text(json.dumps({"note": trace.pop("note", None), **trace}, indent=indent))
+        assert source(file) == "trace"
+
+
 def judged(tmp_path, text, encoding="utf-8"):
     file = tmp_path / "counters.log"
     file.write_text(text, encoding=encoding)
@@ -399,11 +407,14 @@ def test_each_part_has_its_own_change(tmp_path):
 
 def test_recordings_without_a_timeline_are_compared_among_themselves(tmp_path):
     one, two = tmp_path / "one.csv", tmp_path / "two.csv"
-    one.write_text(SUMS.format(unit="ns"))
-    two.write_text(SUMS.format(unit="ns").replace('"8,000"', '"9,000"'))
+    copies = "Time (%),Total Time (us),Count,Operation\n99.0,{},4,[CUDA memcpy Host-to-Device]\n"
+    one.write_text(SUMS.format(unit="ns") + copies.format(0))
+    two.write_text(SUMS.format(unit="ns").replace('"8,000"', '"9,000"') + copies.format(7))
     found = compare(one, two)
     assert not found.timed
-    assert found.parts["own"] == pytest.approx(1e-6) == pytest.approx(found.difference)
+    assert found.parts["own"] == pytest.approx(1e-6)
+    assert found.parts["copies"] == pytest.approx(7e-6)
+    assert found.difference == pytest.approx(8e-6)
     assert found.seconds[0] == pytest.approx(10e-6)
     with pytest.raises(CourseError, match=r"one\.csv has no timeline"):
         compare(one, diagnosis.seeded("copies"))
@@ -433,8 +444,8 @@ PAGES = [raw(("add", ADD)), details(("add", LABELS), rules=[("CPIStall", "35")])
 )
 @settings(max_examples=150, deadline=None)
 def test_what_is_spoiled_is_read_or_refused_and_nothing_else(page, changes):
-    for where, length, more in changes:
-        at = where % (len(page) + 1)
+    for number, length, more in changes:
+        at = number % (len(page) + 1)
         page = page[:at] + more + page[at + length :]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "spoiled"
