@@ -328,7 +328,7 @@ def _execute(
                         )
                     outputs.append(ran["outputs"])
                     if not pictured and '"image/png"' in json.dumps(ran["outputs"]):
-                        kernel.ask(printer="site")
+                        kernel.ask(set={"COURSE_PRINT": "site"})
                         pictured = True
                 else:
                     what, at = "an inline expression from here to the next cell", step[0].at

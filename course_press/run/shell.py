@@ -131,8 +131,8 @@ def serve(asked: TextIO, told: TextIO) -> None:
             os.chdir(request["cwd"])
             shell = _started(request["env"])
             answer = {"pid": os.getpid()}
-        elif "printer" in request:
-            os.environ["COURSE_PRINT"] = request["printer"]
+        elif "set" in request:
+            os.environ.update(request["set"])
         elif "code" in request:
             answer = _ran(shell, request["code"])
         elif "expressions" in request:

@@ -55,6 +55,15 @@ def test_cells_and_inlines_give_their_values(book):
     assert list(result.outputs[1][0]["data"]) == [FORMS]
 
 
+@pytest.mark.parametrize(("lang", "pictures"), [("en", 2), ("es", 1)])
+def test_only_the_first_language_draws_more_than_one_picture(book, lang, pictures):
+    """Its notebooks keep them; of another language a page's card needs one."""
+    more = book.root / f"chapters/{lang}/one.qmd"
+    again = "\n{{< include ../cells/one/line.qmd >}}\n"
+    more.write_text(more.read_text(encoding="utf-8") + again, encoding="utf-8")
+    assert str(ran(book, lang).outputs).count("'image/png'") == pictures
+
+
 def test_a_kernel_that_does_not_start_is_told(book, monkeypatch):
     forked.stop()
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
