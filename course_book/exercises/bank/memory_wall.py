@@ -149,7 +149,7 @@ def wall_experts(chip: Accelerator, count: int, active: int) -> Solution:
 @ask(
     "B",
     model=(
-        "llama-3-8b llama-3-70b llama-3-405b qwen3-8b qwen3-14b llama-4-scout "
+        "llama-3-8b llama-3-70b llama-3-405b qwen3-8b qwen3-14b qwen3-235b-a22b "
         "mistral-7b mixtral-8x7b gemma-2b deepseek-v3"
     ),
     group=(32, 64, 16, 128, 256),
