@@ -166,10 +166,12 @@ def test_activation_checkpointing_is_no_saving():
 
 
 def test_every_call_of_the_table_has_one_behaviour_and_a_source():
-    rows = names._calls()
-    assert {does for does, _ in rows} == {
+    rows = names.rows_of("calls")
+    assert {row["does"] for row in rows} == {
         "waits", "copies", "allocates", "launches", "starts", "returns"
     }  # fmt: skip
+    assert {"CUDA", "HIP", "XPU", "MTIA"} == {row["runtime"] for row in rows}
+    assert all(row["source"].startswith("https://") for row in rows)
     assert names.call("cudaMallocAsync") == names.call("hipFreeAsync") == "returns"
     assert names.call("cudaLaunchKernelExC_v11060") == names.call("hipGraphLaunch") == "launches"
     assert names.call("somethingElse") == ""
