@@ -1,8 +1,8 @@
 """What names tell: which kernel does what, in which format; which calls of the host wait, and which
 launch.
 
-Names are those that libraries give their kernels; none of them is documented, so each pattern says
-where it was seen.
+Names are those that libraries give their kernels, and none of them is documented: patterns for them
+stand in `data/diagnosis`, beside what each runtime's manual says of its calls.
 """
 
 import csv
@@ -54,7 +54,7 @@ def call(name: str) -> str:
 
 @lru_cache(1 << 16)  # asked of every row
 def host_work(name: str) -> str:
-    """What else the host does under an annotation: a key of ``host work`` in `patterns.csv`, or nothing."""
+    """What else the host does under an annotation: a key of ``host work``, or nothing."""
     return _first("host work", name, re.I)
 
 
