@@ -121,7 +121,7 @@ class Diagnosis(NamedTuple):
         multiprocessors told which chip it is.
     like : keys of the chips that it may be, where they did not.
     cannot_tell : keys of what the trace does not show: ``"graph"``, ``"shapes"``, ``"host"``,
-        ``"device"``, ``"chip"``, ``"ranks"``, ``"window"``, ``"cpu"``.
+        ``"device"``, ``"chip"``, ``"ranks"``, ``"window"``, ``"cpu"``, ``"call"``.
     path : what the trace answers to the questions of the flow, as far as the cause: pairs of a
         question's key and ``"yes"``, ``"mostly"``, ``"no"`` or ``"not-known"``.
     busy : share of the whole time in which a device computes or copies; a collective that nothing
@@ -205,6 +205,9 @@ def diagnose(
     ranked, cause, confidence = _root_cause(found, window)
     seconds = {"at-roof": found.roof, "unknown": 0.0}.get(cause, found.lost[cause])
     evidence, operators = _evidence(found, cause, window), _operators(found, window)
+    first = evidence[0].what if evidence else ""
+    called = (one.name for each in read for one in each.types if one.kind == CALL)
+    found.lack(call=first in called and not names.call(first))
     observed, fits = _observed(found, cause, evidence, operators, on)
     if not fits:
         confidence = min(confidence, ASKED)

@@ -65,7 +65,7 @@ def test_every_key_that_a_verdict_has_is_put_into_words():
         assert t(f"advice-{cause}")
     for advice in (*names._patterns("host work"), "allocator", "start"):
         assert t(f"advice-{advice}")
-    for key in ("graph", "shapes", "host", "device", "chip", "ranks", "window", "cpu"):
+    for key in ("graph", "shapes", "host", "device", "chip", "ranks", "window", "cpu", "call"):
         assert t(f"lacks-{key}")
 
 
