@@ -272,10 +272,10 @@ def _chip(held: dict[str, Any]) -> tuple[Accelerator | None, str | None, tuple[s
     return None, None, tuple(one.key for one in fits or family)
 
 
-def _whole(found: Account, cause: str) -> float:
-    """Seconds of the loss of which a cause is a part."""
+def _whole(found: Account, cause: str, *, sure: bool = False) -> float:
+    """Seconds of the loss of which a cause is a part; or less what is doubtful of it."""
     parts = next((one for one in WHOLES if cause in one), (cause,))
-    return sum(found.lost[one] for one in parts)
+    return sum(found.lost[one] - sure * min(found.doubt[one], found.lost[one]) for one in parts)
 
 
 def _root_cause(found: Account, window: float) -> tuple[list[tuple[str, float]], str, float]:
@@ -284,14 +284,15 @@ def _root_cause(found: Account, window: float) -> tuple[list[tuple[str, float]],
     cause stands before the others of the same loss.
     """
     ranked = [(one, lost) for one, lost in found.lost.items() if one != "unknown"]
-    ranked.sort(key=lambda one: (-_whole(found, one[0]), -one[1]))
+    # What was observed stands before what a rule of thumb makes of it.
+    ranked.sort(key=lambda one: (-_whole(found, one[0], sure=True), -one[1]))
     waits, most = found.lost["synchronisation"], ranked[0][1] if ranked else 0.0
     # Where the host waits again and again and nobody knows what it does in between, the waiting is
     # what shows.
     idle = bool(ranked) and ranked[0][0] in WHOLES[0]
     unsure = idle and waits < most < min(2 * waits, waits + found.nameless / found.devices)
     if unsure:
-        ranked.sort(key=lambda one: (one[0] != "synchronisation", -_whole(found, one[0]), -one[1]))
+        ranked.sort(key=lambda one: one[0] != "synchronisation")
     cause, most = ranked[0] if ranked else ("unknown", 0.0)
     loss = _whole(found, cause)
     others = [one for one, _ in ranked if _whole(found, one) != loss or one == cause]
@@ -352,7 +353,8 @@ def _answers(
     """What the trace answers to each question about a device and one of its operators."""
     one = next((one for one in operators if one.name == name), None)
     one = None if one is None or one.overcounted else one
-    far, kind, dtype = one.distance if one else None, names.does(name), found.formats.get(name)
+    far, kind, formats = one.distance if one else None, names.does(name), found.formats.get(name)
+    dtype = max(formats, key=formats.__getitem__) if formats else None
 
     def shows(*causes: str) -> bool:
         lost = sum(found.rows.get(cause, {}).get(name, [0, 0.0])[1] for cause in causes)
