@@ -252,24 +252,30 @@ def _chip(held: dict[str, Any]) -> tuple[Accelerator | None, str | None, tuple[s
     multiprocessors together, where only one fits. None that what is written contradicts.
     """
     named, memory, units = held.get("name"), _size(held, "totalGlobalMem"), _size(held, "numSms")
-    if not isinstance(named, str) or not named:
+    named = named if isinstance(named, str) else ""
+    if not named and not (memory and units):
         return None, None, ()
 
     def agrees(one: Accelerator) -> bool:
         near = not memory or not one.memory or abs(memory / one.memory - 1) <= MEMORY
-        return near and (not units or not one.multiprocessors or one.multiprocessors == units)
+        return near and (not units or one.multiprocessors in (units, None))
 
-    exact = chip_of_device(named)
+    exact = chip_of_device(named) if named else None
     if exact is not None and agrees(exact):
         return exact, None, ()
-    words = re.split(r"[\s-]+", named.upper())
+    words = re.split(r"[\s-]+", named.upper()) if named else []
     every = map(chip_by_key, chips())
-    family = [one for one in every if re.split(r"[\s-]+", one.short.upper())[0] in words]
+    family = [one for one in every if not words or _family(one) in words]
     fits = [one for one in family if agrees(one)]
     alike = len({(one.bandwidth, one.peaks.get("matrix.bf16")) for one in fits}) == 1
-    if alike and memory and units:
+    if alike and named and memory and units and fits[0].memory and fits[0].multiprocessors:
         return fits[0], named, ()
-    return None, None, tuple(one.key for one in fits or family)
+    return None, None, tuple(one.key for one in (fits or family if named else fits))
+
+
+def _family(one: Accelerator) -> str:
+    """The word by which names of devices have a chip: of A100-40, it is A100."""
+    return re.split(r"[\s-]+", one.short.upper())[0]
 
 
 def _whole(found: Account, cause: str, *, sure: bool = False) -> float:

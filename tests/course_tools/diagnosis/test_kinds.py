@@ -279,6 +279,8 @@ A100 = {"numSms": 108, "totalGlobalMem": 42_297_786_368}
         ({"name": "NVIDIA A100-SXM4-80GB", **A100}, "a100-sxm-40", set()),
         ({"name": "NVIDIA A100-SXM4-80GB"}, "a100-sxm-80", set()),
         ({"name": "Some accelerator", **A100}, None, set()),
+        ({"name": "", **A100}, None, {"a100-sxm-40"}),
+        ({"name": ""}, None, set()),
     ],
 )
 def test_a_chip_is_never_guessed(tmp_path, about, chip, like):
