@@ -32,7 +32,7 @@ class Account:
     operators : by name: calls, seconds, bound (0 where unknown), FLOPs, bytes, of all devices.
     devices : how many there are.
     doubt : by cause, seconds of weak evidence.
-    formats : by operator, the format that it computes in, where that is known.
+    formats : by operator, seconds in each format that it computes in, where that is known.
     cold : whether the host does what every program does once, while the device waits.
     """
 
@@ -48,7 +48,7 @@ class Account:
     operators: dict[str, list[float]] = field(default_factory=dict)
     devices: int = 1
     doubt: Totals = field(default_factory=Totals)
-    formats: dict[str, str] = field(default_factory=dict)
+    formats: dict[str, Totals] = field(default_factory=dict)
     cold: bool = False
 
     def add(self, cause: str, seconds: float, what: str, rows: int = 1, sure: float = 1.0) -> None:

@@ -21,29 +21,13 @@ from course_tools.diagnosis.reading.rows import OpType
 SECTOR = 32
 # Bytes of an index in a list of tensors, whose format is not written: torch's are of 64 bits.
 INDEX = 8
-# Places of stride, padding, dilation and groups among the arguments, as torch declares them in
-# aten/src/ATen/native/native_functions.yaml; of the first three also whether it is transposed.
-_CONVOLUTIONS = {
-    **dict.fromkeys(("convolution", "_convolution", "convolution_overrideable"), (3, 4, 5, 8)),
-    "cudnn_convolution": (3, 2, 4, 5),
-    "cudnn_convolution_relu": (3, 4, 5, 6),
-    **dict.fromkeys(
-        ("miopen_convolution", "miopen_depthwise_convolution", "mkldnn_convolution"), (4, 3, 5, 6)
-    ),
-}
-# Which dimension of queries and keys is their position, and which argument says that the mask is
-# causal; those with positions in second place take (batch, position, head, width).
-_ATTENTIONS = {
-    "scaled_dot_product_attention": (2, 5),
-    "_scaled_dot_product_flash_attention": (2, 4),
-    "_scaled_dot_product_flash_attention_for_cpu": (2, 4),
-    "_scaled_dot_product_efficient_attention": (2, 6),
-    "_scaled_dot_product_cudnn_attention": (2, 6),
-    "_scaled_dot_product_fused_attention_overrideable": (2, 5),
-    "_scaled_dot_product_attention_math": (2, 5),
-    "_cudnn_attention_forward": (2, 10),
-    "_flash_attention_forward": (1, 8),
-    "_efficient_attention_forward": (1, 9),
+# By operator, the place of an argument, as torch declares them in
+# aten/src/ATen/native/native_functions.yaml: of a convolution, stride, padding, dilation and
+# groups; of attention, which dimension is the position (of queries laid out by batch, head,
+# position and width it is 2) and which argument says that the mask is causal.
+_ARGUMENTS = {
+    row.pop("operator"): {key: int(place) for key, place in row.items() if place}
+    for row in map(dict, names.rows_of("arguments"))
 }
 _SAME = ("_softmax", "_log_softmax", "softmax", "log_softmax")
 _NORMS = re.compile(
@@ -161,10 +145,9 @@ def count(of: OpType, inputs: list[Operand]) -> Counts | None:
             return _cache(inputs)
         if not of.name.startswith("aten::") or not inputs:
             return None
-        if name in _CONVOLUTIONS:
-            return _convolution(name, inputs, of.concrete)
-        if name in _ATTENTIONS:
-            return _attention(name, inputs, of.concrete)
+        if places := _ARGUMENTS.get(name):
+            counted = _convolution if "stride" in places else _attention
+            return counted(places, inputs, of.concrete)
         if kind == "product":
             return _product(name, inputs)
         if kind == "gather":
@@ -211,17 +194,20 @@ def _sizes(written: str, dimensions: int) -> list[int]:
     return found
 
 
-def _convolution(name: str, inputs: list[Operand], concrete: Sequence[str]) -> Counts | None:
+def _convolution(
+    places: dict[str, int], inputs: list[Operand], concrete: Sequence[str]
+) -> Counts | None:
     """A convolution, where its arguments are recorded: stride, padding, dilation and groups."""
     x, weight, *more = inputs
     spatial = len(x.dims) - 2
-    places = _CONVOLUTIONS[name]
-    if spatial < 1 or len(concrete) <= places[3] or x.dtype not in names.BYTES:
+    if spatial < 1 or len(concrete) <= places["groups"] or x.dtype not in names.BYTES:
         return None
-    stride, padding, dilation = (_sizes(concrete[i], spatial) for i in places[:3])
-    groups, kernel = int(concrete[places[3]]), weight.dims[2:]
-    if name in ("convolution", "_convolution") and concrete[6] == "True":
-        extra = _sizes(concrete[7], spatial)
+    stride, padding, dilation = (
+        _sizes(concrete[places[key]], spatial) for key in ("stride", "padding", "dilation")
+    )
+    groups, kernel = int(concrete[places["groups"]]), weight.dims[2:]
+    if "transposed" in places and concrete[places["transposed"]] == "True":
+        extra = _sizes(concrete[places["transposed"] + 1], spatial)  # of the result
         each = zip(x.dims[2:], stride, padding, dilation, kernel, extra, strict=True)
         out = [(n - 1) * s - 2 * p + d * (k - 1) + 1 + o for n, s, p, d, k, o in each]
         channels, places_of, touched = weight.dims[1] * groups, x.dims[2:], prod(x.dims[2:])
@@ -237,9 +223,11 @@ def _convolution(name: str, inputs: list[Operand], concrete: Sequence[str]) -> C
     return Counts(flops, read + x.dims[0] * channels * prod(out) * size, x.dtype)
 
 
-def _attention(name: str, inputs: list[Operand], concrete: Sequence[str]) -> Counts | None:
+def _attention(
+    places: dict[str, int], inputs: list[Operand], concrete: Sequence[str]
+) -> Counts | None:
     """Attention of queries, keys and values in four dimensions; not of packed sequences."""
-    (q, k, v), (at, causal) = inputs[:3], _ATTENTIONS[name]
+    (q, k, v), at, causal = inputs[:3], places["position"], places["causal"]
     packed = any(one.dtype in ("int32", "int64") and len(one.dims) == 1 for one in inputs[3:])
     if len(q.dims) != 4 or len(v.dims) != 4 or packed or q.dtype not in names.BYTES:
         return None

@@ -10,7 +10,7 @@ from math import ceil, prod
 import numpy as np
 
 from course_lib.specs import Accelerator
-from course_tools.diagnosis.account import Account
+from course_tools.diagnosis.account import Account, Totals
 from course_tools.diagnosis.amounts import bound, count, disagree, factors, peak, tensors
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import Floats, Numbers, OpType, Places, Rows
@@ -111,7 +111,8 @@ class Candidate:
         if self.dtype in names.WIDE:
             # What a format of half the bits leaves: half the bytes, and the rate of the fast unit.
             part = {"tf32": 0.5, "fp32": 0.125, "fp64": 0.1}[self.dtype]
-            sure = 0.6 if self.dtype == "tf32" else 1.0
+            # Where neither the chip nor the shapes say what is left, that is a rule of thumb.
+            sure = 0.6 if self.dtype == "tf32" else 1.0 if self.chip and self.amount else 0.8
             gained = seconds * (1 - part)
             if self.chip is not None:
                 fast = max(peak(self.chip, one) for one in ("bf16", "fp16"))
@@ -218,8 +219,8 @@ class Candidates:
         flops, moved = (amount.flops, amount.bytes) if amount else (0.0, 0.0)
         amounts = one.bound * working, flops * working, moved * working
         found.operator(one.name, calls, float(times.sum()), *amounts)
-        if one.dtype and found.operators[one.name][1] <= 2 * float(times.sum()):
-            found.formats[one.name] = one.dtype
+        if one.dtype:
+            found.formats.setdefault(one.name, Totals())[one.dtype] += float(times.sum())
 
 
 def settle(found: Account, one: Candidate, calls: float, rest: float) -> bool:

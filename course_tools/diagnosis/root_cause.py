@@ -123,10 +123,10 @@ class Diagnosis(NamedTuple):
         multiprocessors told which chip it is.
     like : keys of the chips that it may be, where they did not.
     cannot_tell : keys of what the trace does not show: ``"graph"``, ``"shapes"``, ``"host"``,
-        ``"device"``, ``"chip"``, ``"ranks"``, ``"window"``, ``"cpu"``; the first three of Nsight
-        Systems with ``"nsys-"`` before them.
+        ``"device"``, ``"chip"``, ``"ranks"``, ``"window"``, ``"cpu"``, ``"call"``; the first three
+        of Nsight Systems with ``"nsys-"`` before them.
     path : what the trace answers to the questions of the flow, as far as the cause: pairs of a
-         question's key and ``"yes"``, ``"mostly"``, ``"no"`` or ``"not-known"``.
+        question's key and ``"yes"``, ``"mostly"``, ``"no"`` or ``"not-known"``.
     busy : share of the whole time in which a device computes or copies; a collective that nothing
         hides does not count; on a CPU, in which an operator runs.
     devices : how many there are; what they take is summed, what they lose is of one on average.
@@ -209,6 +209,9 @@ def diagnose(
     ranked, cause, confidence = _root_cause(found, window)
     seconds = {"at-roof": found.roof, "unknown": 0.0}.get(cause, found.lost[cause])
     evidence, operators = _evidence(found, cause, window), _operators(found, window)
+    first = evidence[0].what if evidence else ""
+    called = (one.name for each in read for one in each.types if one.kind == CALL)
+    found.lack(call=first in called and not names.call(first))
     observed, fits = _observed(found, cause, evidence, operators, on)
     if not fits:
         confidence = min(confidence, ASKED)
@@ -266,30 +269,36 @@ def _chip(held: dict[str, Any]) -> tuple[Accelerator | None, str | None, tuple[s
     multiprocessors together, where only one fits. None that what is written contradicts.
     """
     named, memory, units = held.get("name"), _size(held, "totalGlobalMem"), _size(held, "numSms")
-    if not isinstance(named, str) or not named:
+    named = named if isinstance(named, str) else ""
+    if not named and not (memory and units):
         return None, None, ()
 
     def agrees(one: Accelerator) -> bool:
         near = not memory or not one.memory or abs(memory / one.memory - 1) <= MEMORY
-        return near and (not units or not one.multiprocessors or one.multiprocessors == units)
+        return near and (not units or one.multiprocessors in (units, None))
 
-    exact = chip_of_device(named)
+    exact = chip_of_device(named) if named else None
     if exact is not None and agrees(exact):
         return exact, None, ()
-    words = re.split(r"[\s-]+", named.upper())
+    words = re.split(r"[\s-]+", named.upper()) if named else []
     every = map(chip_by_key, chips())
-    family = [one for one in every if re.split(r"[\s-]+", one.short.upper())[0] in words]
+    family = [one for one in every if not words or _family(one) in words]
     fits = [one for one in family if agrees(one)]
     alike = len({(one.bandwidth, one.peaks.get("matrix.bf16")) for one in fits}) == 1
-    if alike and memory and units:
+    if alike and named and memory and units and fits[0].memory and fits[0].multiprocessors:
         return fits[0], named, ()
-    return None, None, tuple(one.key for one in fits or family)
+    return None, None, tuple(one.key for one in (fits or family if named else fits))
 
 
-def _whole(found: Account, cause: str) -> float:
-    """Seconds of the loss of which a cause is a part."""
+def _family(one: Accelerator) -> str:
+    """The word by which names of devices have a chip: of A100-40, it is A100."""
+    return re.split(r"[\s-]+", one.short.upper())[0]
+
+
+def _whole(found: Account, cause: str, *, sure: bool = False) -> float:
+    """Seconds of the loss of which a cause is a part; or less what is doubtful of it."""
     parts = next((one for one in WHOLES if cause in one), (cause,))
-    return sum(found.lost[one] for one in parts)
+    return sum(found.lost[one] - sure * min(found.doubt[one], found.lost[one]) for one in parts)
 
 
 def _root_cause(found: Account, window: float) -> tuple[list[tuple[str, float]], str, float]:
@@ -298,14 +307,15 @@ def _root_cause(found: Account, window: float) -> tuple[list[tuple[str, float]],
     cause stands before the others of the same loss.
     """
     ranked = [(one, lost) for one, lost in found.lost.items() if one != "unknown"]
-    ranked.sort(key=lambda one: (-_whole(found, one[0]), -one[1]))
+    # What was observed stands before what a rule of thumb makes of it.
+    ranked.sort(key=lambda one: (-_whole(found, one[0], sure=True), -one[1]))
     waits, most = found.lost["synchronisation"], ranked[0][1] if ranked else 0.0
     # Where the host waits again and again and nobody knows what it does in between, the waiting is
     # what shows.
     idle = bool(ranked) and ranked[0][0] in WHOLES[0]
     unsure = idle and waits < most < min(2 * waits, waits + found.nameless / found.devices)
     if unsure:
-        ranked.sort(key=lambda one: (one[0] != "synchronisation", -_whole(found, one[0]), -one[1]))
+        ranked.sort(key=lambda one: one[0] != "synchronisation")
     cause, most = ranked[0] if ranked else ("unknown", 0.0)
     loss = _whole(found, cause)
     others = [one for one, _ in ranked if _whole(found, one) != loss or one == cause]
@@ -366,7 +376,8 @@ def _answers(
     """What the trace answers to each question about a device and one of its operators."""
     one = next((one for one in operators if one.name == name), None)
     one = None if one is None or one.overcounted else one
-    far, kind, dtype = one.distance if one else None, names.does(name), found.formats.get(name)
+    far, kind, formats = one.distance if one else None, names.does(name), found.formats.get(name)
+    dtype = max(formats, key=formats.__getitem__) if formats else None
 
     def shows(*causes: str) -> bool:
         lost = sum(found.rows.get(cause, {}).get(name, [0, 0.0])[1] for cause in causes)

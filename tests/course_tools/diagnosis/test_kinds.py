@@ -109,6 +109,7 @@ def test_a_call_that_blocks_is_synchronisation_whoever_made_it(tmp_path, name):
 def test_a_call_that_nobody_knows_is_named_and_less_sure(tmp_path, category):
     one = found(tmp_path, waits("acceleratorAwaitAll", category))
     assert one.evidence[0].what == "acceleratorAwaitAll"
+    assert "call" in one.cannot_tell
     assert one.confidence < found(tmp_path, waits("cudaDeviceSynchronize")).confidence - 0.2
 
 
@@ -166,10 +167,12 @@ def test_activation_checkpointing_is_no_saving():
 
 
 def test_every_call_of_the_table_has_one_behaviour_and_a_source():
-    rows = names._calls()
-    assert {does for does, _ in rows} == {
+    rows = names.rows_of("calls")
+    assert {row["does"] for row in rows} == {
         "waits", "copies", "allocates", "launches", "starts", "returns"
     }  # fmt: skip
+    assert {"CUDA", "HIP", "XPU", "MTIA"} == {row["runtime"] for row in rows}
+    assert all(row["source"].startswith("https://") for row in rows)
     assert names.call("cudaMallocAsync") == names.call("hipFreeAsync") == "returns"
     assert names.call("cudaLaunchKernelExC_v11060") == names.call("hipGraphLaunch") == "launches"
     assert names.call("somethingElse") == ""
@@ -276,6 +279,8 @@ A100 = {"numSms": 108, "totalGlobalMem": 42_297_786_368}
         ({"name": "NVIDIA A100-SXM4-80GB", **A100}, "a100-sxm-40", set()),
         ({"name": "NVIDIA A100-SXM4-80GB"}, "a100-sxm-80", set()),
         ({"name": "Some accelerator", **A100}, None, set()),
+        ({"name": "", **A100}, None, {"a100-sxm-40"}),
+        ({"name": ""}, None, set()),
     ],
 )
 def test_a_chip_is_never_guessed(tmp_path, about, chip, like):
@@ -295,7 +300,7 @@ def test_what_stands_before_the_events_may_be_as_long_as_it_likes(tmp_path):
     for _ in range(10):
         product(pen)
     plain = pen.trace()
-    before = {"note2": 'x\\" ]}' * 4_000_000, "rows": [{"a": [1, '"']}] * 3, "n": 3}
+    before = {"note": 'x\\" ]}' * 4_000_000, "rows": [{"a": [1, '"']}] * 3, "n": 3}
     assert found(tmp_path, before | plain) == found(tmp_path, plain)
 
 
