@@ -11,14 +11,7 @@ from course_lib.specs.catalog import (
     models,
     unreadable,
 )
-from course_lib.specs.configurations import (
-    MACS_ARE,
-    ConvNet,
-    Declared,
-    Model,
-    Transformer,
-    cited_by,
-)
+from course_lib.specs.configurations import MACS_ARE, ConvNet, Model, Transformer, cited_by
 from course_lib.specs.provenance import DATA, UNITS, Figure, Source, load_toml, sources
 from course_lib.specs.ranges import PARTS
 from course_lib.specs.rental import Price, outdated, prices, quotes
@@ -32,7 +25,6 @@ __all__ = [
     "UNITS",
     "Accelerator",
     "ConvNet",
-    "Declared",
     "Figure",
     "Model",
     "Node",

@@ -208,8 +208,7 @@ def models() -> tuple[str, ...]:
 
 
 def listed_models() -> tuple[str, ...]:
-    """The keys of the models that a list shows, by vendor, the latest first: all but MPT, which is
-    here for the steps of training that were measured with it.
+    """Keys of the models that a list shows, by vendor, the latest first; MPT is for training only.
 
     Examples
     --------

@@ -239,7 +239,14 @@ def diagnose(
 
 
 def of_ranks(paths: Sequence[Path]) -> bool:
-    """Whether recordings are of different ranks of one run, as traces say before their events."""
+    """Whether recordings are of different ranks of one run, as traces say before their events.
+
+    Examples
+    --------
+    >>> from course_tools.diagnosis import seeded
+    >>> of_ranks([seeded("load-imbalance"), seeded("copies")])
+    False
+    """
     if any(source(path) != "trace" for path in paths):
         return False
     heads = []

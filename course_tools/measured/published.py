@@ -78,14 +78,26 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def table(name: str) -> list[Mapping[str, str]]:
-    """The rows of a published CSV file in `data/measured`, named without its ending, as printed."""
+    """The rows of a published CSV file in `data/measured`, named without its ending, as printed.
+
+    Examples
+    --------
+    >>> table("matmul_mamf")[0]["dtype"]
+    'bf16'
+    """
     known("table", name, (file.stem for file in FOLDER.glob("*.csv")), "files are in data/measured")
     with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def best_published(dtype: str) -> dict[str, Best]:
-    """The fastest published product in a format by chip, for the chips of the spec table."""
+    """The fastest published product in a format by chip, for the chips of the spec table.
+
+    Examples
+    --------
+    >>> best_published("bf16")["h100-sxm"].rate / 1e12
+    794.5
+    """
     known("dtype", dtype, {row["dtype"] for row in table("matmul_mamf")})
     return {
         key: Best(
@@ -167,6 +179,11 @@ def runs(name: str) -> list[PublishedRun]:
 def lab(number: str) -> list[Row]:
     """What a lab measured: the committed rows, and the reader's own where `COURSE_RESULTS` names
     the folder of the labs that hold them.
+
+    Examples
+    --------
+    >>> {row.status for row in lab("00")} <= {"ok", "over-budget", "unsupported", "out-of-memory"}
+    True
     """
     files = sorted(FOLDER.glob(f"lab-{number}/*/results.csv"))
     if own := os.environ.get(RESULTS):

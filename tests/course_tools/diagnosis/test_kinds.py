@@ -4,6 +4,7 @@ without a device, chips that no name tells, files of any shape.
 
 import gzip
 import json
+from importlib import import_module
 
 import pytest
 
@@ -11,7 +12,7 @@ from course_lib import CourseError
 from course_tools import diagnosis
 from course_tools.diagnosis.account import Account
 from course_tools.diagnosis.reading import names
-from course_tools.diagnosis.reading.stream import zstd
+from course_tools.diagnosis.reading.stream import ZSTD
 from course_tools.diagnosis.root_cause import _root_cause
 from tests.course_tools.diagnosis import others
 from tests.course_tools.diagnosis.others import GEMM, Pen
@@ -304,7 +305,7 @@ def test_what_stands_before_the_events_may_be_as_long_as_it_likes(tmp_path):
     assert found(tmp_path, before | plain) == found(tmp_path, plain)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
+@pytest.mark.parametrize("pack", [gzip.compress, import_module(ZSTD).compress])
 def test_packed_files_are_read_and_cut_ones_are_named(tmp_path, pack):
     whole = json.dumps(others.ranks()).encode()
     file = tmp_path / "trace.json"
