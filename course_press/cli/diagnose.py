@@ -142,7 +142,7 @@ def _show(found: Diagnosis) -> None:
     if found.taken_for:
         tell(told("taken", device=repr(found.taken_for), chip=found.chip))
     if found.like:
-        tell(told("like", chips=", ".join(found.like)))
+        tell(told("may-be", chips=", ".join(found.like)))
     if found.constructed:
         tell(told("constructed"))
     for key in found.cannot_tell:

@@ -36,6 +36,10 @@ class Copy:
         assert old in text, f"{old!r} is not in {path}"
         file.write_text(text.replace(old, new, 1), encoding="utf-8")
 
+    def forget(self):
+        """What its cells gave, so that they run."""
+        shutil.rmtree(self.root / ".cache")
+
     def build(self, langs=("en",), out="_site", **more):
         return site.build(self.root, langs, self.root / out, **more)
 
