@@ -487,11 +487,10 @@ def before(dtype: str) -> str:
 
 def _lent(on: Accelerator, like: str, dtype: str, engine: str = TYPICAL) -> Calibration:
     """Another chip's constants, as a chip of the same collector is lent them."""
-    found = lend(calibration(like, dtype, engine), chip(like), on)
+    found = calibration(like, dtype, engine)
     # As the files of chips say that a collected one lends, and the reference to any other.
     apart = found.chips if like == REFERENCE else calibration("h200-sxm").log_sigma
-    narrow = found.lent["narrow"] if found.narrow else 0.0
-    return msgspec.structs.replace(found, log_sigma=math.hypot(apart, narrow))
+    return lend(msgspec.structs.replace(found, log_sigma=apart), chip(like), on)
 
 
 def _step_errors() -> Iterator[FamilyErrors]:

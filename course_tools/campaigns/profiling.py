@@ -11,7 +11,7 @@ import msgspec
 
 from course_lib.bench.device import torch_or_none
 from course_lib.core.checks import CourseError, whole
-from course_tools.measured import trace
+from course_tools.diagnosis import trace
 
 
 def record(

@@ -9,7 +9,7 @@ from course_tools.diagnosis.amounts import disagree
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import CALL as RUNTIME
 from course_tools.diagnosis.reading.rows import LOAD, OP, TALK, Floats, Intervals, Places, Rows
-from course_tools.measured.trace import WRAPPER
+from course_tools.diagnosis.trace import WRAPPER
 
 # µs that calling an operator of torch takes at most, whatever it computes: mostly 1 to 10.
 CALL = 30.0
