@@ -1,0 +1,110 @@
+"""The record that every question of a reader is answered with, and its JSON schema."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from course_book.text import in_language, languages
+
+Question = Literal["fits", "predict", "verify", "diagnose", "serve", "train", "me"]
+
+
+class Term(msgspec.Struct, frozen=True):
+    """One thing that an answer is made of: so many seconds or bytes, and their share of all."""
+
+    name: str
+    value: float
+    unit: str  # "s", "B", "FLOP"
+    share: float | None = None
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What one could change, and what it would give: computed, never by a rule of thumb."""
+
+    what: dict[str, str]  # in each language
+    options: dict[str, Any]  # what to ask in place of what was asked, by the names of options
+    factor: float  # how many times the tokens a second, or what else the question is about
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Where four measurements in five are, by what tested it."""
+
+    low: float
+    high: float
+    unit: str
+    evidence: str
+    confidence: float = 0.8
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer, the same in Python, on the command line, as JSON and to an assistant.
+
+    Attributes
+    ----------
+    question : the verb that was asked.
+    answer : one sentence, by language.
+    values : numbers in SI units, and what is true or not, by name.
+    assumed : what was not said, and taken.
+    because : what it is made of, largest first.
+    next : changes that would give most, best first.
+    sources : where the figures behind it are from.
+    range : of an expected time; `None` where nothing is expected.
+    more : what else stands in its JSON, beside these.
+
+    Examples
+    --------
+    >>> Answer(question="fits", answer={"en": "It fits."}, values={"fits": True}).as_json()["fits"]
+    True
+    """
+
+    question: Question
+    answer: dict[str, str]
+    values: dict[str, Any]
+    assumed: dict[str, Any] = {}
+    because: tuple[Term, ...] = ()
+    next: tuple[Change, ...] = ()
+    sources: tuple[str, ...] = ()
+    range: Range | None = None
+    more: dict[str, Any] = {}
+
+    def as_json(self) -> dict[str, Any]:
+        """The record as JSON holds it, with each value beside it under its own name, too."""
+        found = msgspec.to_builtins(self)
+        more = found.pop("more")
+        return {**found["values"], **more, **found}
+
+
+def in_each_language(say: Callable[[], str]) -> dict[str, str]:
+    """What is said in each language of the book.
+
+    Examples
+    --------
+    >>> from course_book import t
+    >>> in_each_language(lambda: t("ridge-point"))["es"]
+    'punto de cresta'
+    """
+    found = {}
+    for lang in languages():
+        with in_language(lang):
+            found[lang] = say()
+    return found
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of `Answer.as_json`.
+
+    Examples
+    --------
+    >>> "answer" in schema()["required"]
+    True
+    """
+    found = msgspec.json.schema(Answer)
+    fields = found["$defs"]["Answer"]
+    del fields["properties"]["more"]
+    fields["required"] = list(fields["properties"])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": found["$defs"],
+        **fields,
+    }
