@@ -19,7 +19,7 @@ class Term(msgspec.Struct, frozen=True):
     share: float | None = None
 
 
-class Change(msgspec.Struct, frozen=True):
+class Remedy(msgspec.Struct, frozen=True):
     """What one could change, and what it would give: computed, never by a rule of thumb."""
 
     what: dict[str, str]  # in each language
@@ -27,7 +27,7 @@ class Change(msgspec.Struct, frozen=True):
     factor: float  # how many times the tokens a second, or what else the question is about
 
 
-class Range(msgspec.Struct, frozen=True):
+class Interval(msgspec.Struct, frozen=True):
     """Where four measurements in five are, by what tested it."""
 
     low: float
@@ -63,9 +63,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, Any]
     assumed: dict[str, Any] = {}
     because: tuple[Term, ...] = ()
-    next: tuple[Change, ...] = ()
+    next: tuple[Remedy, ...] = ()
     sources: tuple[str, ...] = ()
-    range: Range | None = None
+    range: Interval | None = None
     more: dict[str, Any] = {}
 
     def as_json(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from course_book.explore.grid import NONE, Axis, ChartLayer, Field, TableRow
 from course_book.explore.inference import CONTEXT, MODELS, Decode, decode, upgrade
 from course_book.explore.maps import Map, Tile, ticks
 from course_book.explore.operators import BALANCED, DTYPES, Roofline, batch, network, roofline
-from course_book.explore.serving import Answer, Calculator, advice, calculator, limits
+from course_book.explore.serving import Calculated, Calculator, advice, calculator, limits
 from course_book.explore.training import layouts
 from course_book.explore.views import Endless, Explorer, color_of, ranges
 
@@ -19,8 +19,8 @@ __all__ = [
     "DTYPES",
     "MODELS",
     "NONE",
-    "Answer",
     "Axis",
+    "Calculated",
     "Calculator",
     "ChartLayer",
     "Decode",

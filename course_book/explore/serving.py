@@ -78,7 +78,7 @@ MOST = 2**20  # Sequences, and tokens, beyond which nothing is offered
 LAUNCHES = 0.4
 
 
-class Answer(NamedTuple):
+class Calculated(NamedTuple):
     """What the calculator says of a state, in base units; `None` where there is nothing to say.
 
     Why there is no answer, as a key, and what that is about; of the model its parameters; on each
@@ -155,7 +155,7 @@ def advice(binds: str, answer: Any) -> str:
 
     Examples
     --------
-    >>> advice("weights", Answer("", fits=False, weights=3.0, available=2.0))
+    >>> advice("weights", Calculated("", fits=False, weights=3.0, available=2.0))
     'too-large'
     """
     if answer.fits is False:
@@ -188,7 +188,7 @@ class Calculator(Shown):
         """The chips that are offered: those of a published memory, in the order of every list."""
         return listed(key for key in chips() if chip(key).memory)
 
-    def answer(self, config: Mapping[str, Any] | None = None, **chosen: Any) -> Answer:
+    def answer(self, config: Mapping[str, Any] | None = None, **chosen: Any) -> Calculated:
         """What the library says of a state that is chosen where it is not as in `start`; `config`
         is of the model, where that is ``"own"``, as Hugging Face publishes it.
         """
@@ -198,14 +198,14 @@ class Calculator(Shown):
         try:
             one = from_config(config or {}) if at["model"] == OWN else model(at["model"])
         except CourseError as error:
-            return Answer("config", str(error))
+            return Calculated("config", str(error))
         assert isinstance(one, Transformer)
         on, tp = chip(at["chip"]), at["tp"]
         link = link_of(on, tp, at["link"])
         if bad := not_divisible(one, tp):
-            return Answer("tp", str(bad[0]))
+            return Calculated("tp", str(bad[0]))
         if tp > 1 and not link:
-            return Answer("link", on.short)
+            return Calculated("link", on.short)
         return _answer(at, one, on, link)
 
     def table(self) -> Table:
@@ -217,25 +217,25 @@ class Calculator(Shown):
         return self.table().static_bundle()
 
 
-def verdict(of: Answer) -> str:
+def verdict(of: Calculated) -> str:
     """Whether it fits, in a sentence."""
     key = "fits" if of.fits else advice("", of)
     values = {name: n(getattr(of, name), "B") for name in ("needed", "available", "weights")}
     return t(f"calc-{key}").format(most=n(of.most), **values)
 
 
-def counsel(of: Answer, batch: int) -> str:
+def counsel(of: Calculated, batch: int) -> str:
     """What binds, and what to do about it, in a sentence; nothing of what does not fit."""
     said = t(f"calc-{of.advice}") if of.fits else ""
     return said.format(share=n(of.share, "%", digits=2), batch=n(batch))
 
 
-def rows(of: Answer) -> list[list[str]]:
+def rows(of: Calculated) -> list[list[str]]:
     """An answer in words, a quantity a row."""
     return [[t(f"calc-{name}"), shown(of, name)] for name in ROWS]
 
 
-def shown(of: Answer, name: str) -> str:
+def shown(of: Calculated, name: str) -> str:
     """A quantity as it is written, an expected time with its range; speeds only of what fits."""
     value = getattr(of, name) if of.fits or name in ALWAYS else None
     if value is None:
@@ -274,22 +274,22 @@ def offers(key: str) -> tuple[Price, ...]:
     return tuple(sorted((one for one in quotes() if one.chip == key), key=outdated))
 
 
-def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str) -> Answer:
+def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str) -> Calculated:
     tp, batch, context = at["tp"], at["batch"], at["context"]
     parameters, one = one.parameters, one.extended(context)
     asked = {"w": "weights", "x": "activations", "kv": "cache", "compute": "compute"}
     how: dict[str, Any] = {short: at[name] or None for short, name in asked.items()}
     if how["w"] is None and one.declared is not None and one.declared.unread:
-        return Answer("formats", one.declared.unread)
+        return Calculated("formats", one.declared.unread)
     try:
         fm = of_model(one, on, *how.values())
     except CourseError:
-        return Answer("unclear", f"{how['w']}, {how['x']}")
+        return Calculated("unclear", f"{how['w']}, {how['x']}")
     try:
         step = llm.decode(one, on, batch, context, **how, tp=tp, link=link or None)
         read = llm.prefill(one, on, 1, context, **how, tp=tp, link=link or None)
     except CourseError:
-        return Answer("format", fm.matmul)
+        return Calculated("format", fm.matmul)
     first = llm.first_compute_bound_batch(one, on, context, **how, tp=tp).batch
     del how["compute"]
     room = llm.fits(one, on, batch, context, tokens=batch, **how, tp=tp)
@@ -304,7 +304,7 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
     def usd(tokens: int, seconds: Any) -> Any:
         return rent and formulas.dollars(rent, rate(tokens * copies, seconds))
 
-    found = Answer(
+    found = Calculated(
         "",
         parameters=parameters,
         weights=room.memory.weights,

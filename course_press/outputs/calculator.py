@@ -152,7 +152,7 @@ def _control(name: str, field: str) -> str:
     return f'<div class="calc-control">{label}{field}</div>'
 
 
-def _bar(of: serving.Answer) -> str:
+def _bar(of: serving.Calculated) -> str:
     """What lies in a chip's memory, as a bar and in words."""
     whole = max(of.needed or 0, of.available or 0)
     shares = {name: 100 * (getattr(of, name) or 0) / whole for name in PARTS}
@@ -172,7 +172,7 @@ def _bar(of: serving.Answer) -> str:
     )
 
 
-def _tile(of: serving.Answer, name: str) -> str:
+def _tile(of: serving.Calculated, name: str) -> str:
     likely = name if name == "usd" else f"{name}_likely"
     best = {"decode": "decode_light", "usd": "usd_least"}.get(name, name)
     bound = "at-least" if name in ("decode", "usd") else "at-most"
