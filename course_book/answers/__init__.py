@@ -2,4 +2,4 @@
 
 from course_book.answers.record import Answer, Interval, Remedy, Term, in_each_language, schema
 
-__all__ = ["Answer", "Range", "Remedy", "Term", "in_each_language", "schema"]
+__all__ = ["Answer", "Interval", "Remedy", "Term", "in_each_language", "schema"]

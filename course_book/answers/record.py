@@ -28,7 +28,7 @@ class Remedy(msgspec.Struct, frozen=True):
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """Where four measurements in five are, by what tested it."""
+    """Where so many measurements in a hundred are, by what tested it."""
 
     low: float
     high: float
