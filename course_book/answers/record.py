@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from course_lib.specs import Accelerator
+from course_lib.specs.provenance import sources
 from course_book.text import in_language, languages
 
 Question = Literal["fits", "predict", "verify", "diagnose", "serve", "train", "me"]
@@ -89,6 +91,20 @@ def in_each_language(say: Callable[[], str]) -> dict[str, str]:
         with in_language(lang):
             found[lang] = say()
     return found
+
+
+def cited(chip: Accelerator, *figures: str) -> tuple[str, ...]:
+    """The sources of a chip's figures, each once, by title and address.
+
+    Examples
+    --------
+    >>> from course_lib import chip
+    >>> cited(chip("h100-sxm"), "bandwidth")[-1]
+    'How to Scale Your Model, https://jax-ml.github.io/scaling-book'
+    """
+    known = {**sources(), **chip.sources}
+    ids = [id_ for one in figures if one in chip.figures for id_ in chip.figures[one].sources]
+    return tuple(f"{known[one].title}, {known[one].URL}" for one in dict.fromkeys(ids))
 
 
 def schema() -> dict[str, Any]:

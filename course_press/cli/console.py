@@ -20,7 +20,8 @@ from course_lib import CourseError
 from course_lib.specs import Transformer
 from course_tools.counting import named as model_named
 from course_book import t
-from course_book.text import named, retold
+from course_book.answers import Remedy
+from course_book.text import language, named, retold
 
 Model = Annotated[
     str, Argument(help="Key of a model, a config.json, or - for one on standard input.")
@@ -105,6 +106,13 @@ def tested_in_words(evidence: str) -> str:
 def formats_in_words(said: Mapping[str, str]) -> str:
     """The formats of a step and where they come from, of `counting.told`, as one clause."""
     return "; ".join(f"{told(name)} {retold(one)}" for name, one in said.items())
+
+
+def tell_next(changes: Iterable[Remedy]) -> None:
+    """What would give more, best first."""
+    said = "; ".join(one.what[language()] for one in changes)
+    if said:
+        tell(told("next", changes=said))
 
 
 def tell_json(found: Any) -> None:

@@ -1,160 +1,22 @@
-"""What `course predict` prints: a table for readers, and everything in SI units for programs."""
+"""What `course predict` prints for readers."""
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from rich.table import Table
 
-from course_lib import CourseError
-from course_lib.core import RATES, Estimate, sensitivity, summed
+from course_lib.core import Estimate, sensitivity, summed
 from course_lib.specs import Accelerator
-from course_tools import calibrate
 from course_tools.counting import Costs
 from course_book import n, t
+from course_book.answers.steps import CEILINGS, operators
 from course_book.text import retold
 from course_press.cli.console import formats_in_words, out_console, tell, tell_table, told
 
-_RATES = dict(zip(RATES, ("compute-bound", "memory-bound", "communication-bound"), strict=True))
 # Share of the time below which an operator of a trace has no row of its own.
 FOLDED = 0.01
 # Operators with a name on the roofline: more would lie on one another.
 _NAMED = 6
-
-
-def likely(
-    step: Estimate | None, chip: Accelerator, **how: Any
-) -> tuple[calibrate.Prediction | None, str]:
-    """The likely time of a pass, or why nobody knows it."""
-    if step is None:
-        return None, "there is no such pass"
-    try:
-        return calibrate.predict(step, chip, **how), ""
-    except CourseError as error:
-        return None, str(error)
-
-
-def operators(step: Estimate) -> list[tuple[str, str, Estimate]]:
-    """Every operator of a pass, with the part that it belongs to."""
-    found = []
-    for name, part in step.parts.items():
-        found += [(name, of, one) for of, one in part.parts.items()] or [(name, name, part)]
-    return found
-
-
-def record(answer: Costs, chip: Accelerator, **how: Any) -> dict[str, Any]:
-    """Everything that is known of a model's cost on a chip, in SI units, as JSON has it."""
-    step = answer.step
-    found, why = likely(step, chip, **how)
-    passes = {"decode": answer.decode, "prefill": answer.prefill}
-    fit, likely_times = answer.fit, {"reason": why}
-    if found is not None:
-        times = _floats(found, "expected low high", "{}_s")
-        likely_times = {
-            **times,
-            "state": found.state,
-            "engine": found.engine,
-            "lender": found.source_chip,
-            "source": found.source,
-            "evidence": found.evidence,
-        }
-    by_unit = {"matrix": 0.0, "vector": 0.0}
-    for _, _, one in operators(step):
-        if one.work is not None:
-            by_unit[one.work.unit] += float(one.flops)
-    memory = _floats(fit, "needed available") | _floats(fit.memory, "weights")
-    memory |= {"cache": float(fit.memory.kv), **_floats(fit.memory, "activations")}
-    most = float(fit.max_batch)
-    crossover: dict[str, Any] = {"batch": None, "reason": answer.missing.get("crossover", "")}
-    if (met := answer.crossover) is not None:
-        names = ("batch", "reason", "limit_intensity", "ridge", "weights_only_batch")
-        crossover = {name: getattr(met, name) for name in names}
-    fusing: dict[str, Any] = {"reason": answer.missing.get("fused", "")}
-    if (fused := answer.fused) is not None:
-        fusing = {f"unfused_{name}": getattr(fused, name) for name in ("bytes", "kernels")}
-        fusing |= {"unfused_lower_s": fused.lower}
-        fusing |= {"saved_bytes": fused.saved_bytes, "saved_s": fused.saved}
-    return {
-        "model": answer.name,
-        "architecture": answer.architecture,
-        "counted_from": "a trace of its code" if answer.traced else "its sizes",
-        "chip": chip.key,
-        "pass": answer.headline,
-        "batch": answer.batch,
-        "context": answer.context,
-        "formats": {
-            name: getattr(answer.formats, name) for name in ("w", "x", "kv", "matmul", "attention")
-        },
-        "parameters": answer.parameters,
-        "active_parameters": answer.active,
-        "speed_of_light_s": float(step.speed_of_light),
-        "as_written_s": None if answer.as_written is None else float(answer.as_written.lower),
-        "cached_s": None if answer.cached is None else float(answer.cached),
-        **_times(step),
-        "flops_by_unit": by_unit,
-        "uncounted": list(answer.uncounted),
-        "fits": bool(fit.fits),
-        "expected_s": None if found is None else float(found.expected),
-        "expected": likely_times,
-        "memory": memory | {"largest_batch": int(most) if math.isfinite(most) else None},
-        "crossover": crossover,
-        "share_by_bound": {_RATES[rate]: float(share) for rate, share in sensitivity(step).items()},
-        "fusing": fusing,
-        **{name: _pass(one, answer, name, chip, how) for name, one in passes.items()},
-        "not_modelled": list(answer.not_modelled),
-        "assumed": {**answer.assumed, "formats": dict(answer.said)},
-        "roofline": [_line(*one, step, chip) for one in operators(step)],
-        "parts": _parts(step),
-    }
-
-
-def _floats(found: Any, names: str, key: str = "{}") -> dict[str, Any]:
-    """Some of a record's numbers: what JSON holds is never an array."""
-    return {key.format(name): float(getattr(found, name)) for name in names.split()}
-
-
-def _times(step: Estimate) -> dict[str, Any]:
-    """A pass as numbers."""
-    return {
-        **_floats(step, "lower upper", "{}_s"),
-        "bound": str(step.bound),
-        **_floats(step, "t_math t_memory t_network", "{}_s"),
-        **_floats(step, "flops bytes"),
-        "kernels": int(float(step.kernels)),
-    }
-
-
-def _parts(step: Estimate) -> dict[str, Any]:
-    return {name: {**_times(part), "parts": _parts(part)} for name, part in step.parts.items()}
-
-
-def _pass(
-    one: Estimate | None, answer: Costs, name: str, chip: Accelerator, how: dict[str, Any]
-) -> dict[str, Any]:
-    """One of the two passes, or why the model has none."""
-    if one is None:
-        return {"reason": answer.missing.get(name, "")}
-    found, why = likely(one, chip, **how)
-    expected = {"expected_s": None if found is None else float(found.expected)}
-    light = {"speed_of_light_s": float(one.speed_of_light)}
-    return {**light, **_times(one), **expected, **({"reason": why} if why else {})}
-
-
-def _line(part: str, name: str, one: Estimate, step: Estimate, chip: Accelerator) -> dict[str, Any]:
-    work = one.work
-    known = work is not None and f"{work.unit}.{work.dtype}" in chip.peaks
-    return {
-        "part": part,
-        "operator": name,
-        "unit": work.unit if work is not None else None,
-        "dtype": work.dtype if work is not None else None,
-        "kernels": int(float(one.kernels)),
-        **_floats(one, "flops bytes intensity"),
-        "ridge": chip.ridge(work.dtype, work.unit) if work is not None and known else None,
-        "bound": str(one.bound),
-        "seconds": float(one.lower),
-        "share": float(one.lower / step.lower),
-    }
 
 
 def show(answer: Costs, layout: str, every: bool = False) -> None:
@@ -201,7 +63,7 @@ def show(answer: Costs, layout: str, every: bool = False) -> None:
     most = float(fit.max_batch)
     of = {"needed": n(fit.needed, "B"), "available": n(fit.available, "B")}
     tell(told("memory", **of) + (told("most", most=n(most)) if math.isfinite(most) else ""))
-    shares = {_RATES[rate]: share for rate, share in sensitivity(step).items() if share}
+    shares = {CEILINGS[rate]: share for rate, share in sensitivity(step).items() if share}
     said = ", ".join(f"{n(float(share), '%')} {t(name)}" for name, share in shares.items())
     tell(told("time", shares=said))
     if (crossover := answer.crossover) is not None:

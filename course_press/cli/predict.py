@@ -15,11 +15,20 @@ from course_lib import CourseError, specs
 from course_lib.bench import results
 from course_tools import calibrate
 from course_tools.calibrate import own as calibrate_own
-from course_tools.counting import ask, named
+from course_tools.counting import Costs, ask, named
 from course_book import n
+from course_book.answers import steps
 from course_book.text import retold
 from course_press.cli import console, costs
-from course_press.cli.console import complain, tell, tell_json, tell_table, tested_in_words, told
+from course_press.cli.console import (
+    complain,
+    tell,
+    tell_json,
+    tell_next,
+    tell_table,
+    tested_in_words,
+    told,
+)
 
 app = typer.Typer()
 
@@ -96,18 +105,25 @@ def predict(
             raise CourseError(f"--memory must be a number of GB above 0 (got {memory:g})")
         on = copy(on)
         on.memory = 1e9 * memory
-    if tp > 1 and link is None and on.joins:
-        link = next(iter(on.joins))
     asked = named(model, sys.stdin.read() if model == "-" else None)
-    formats: dict[str, Any] = {"w": weights, "x": activations, "kv": cache, "compute": compute}
-    passes: dict[str, Any] = {"tp": tp, "link": link, "prefill": prefill, "trace": trace}
-    answer = ask(asked, on, batch, context, **formats, **passes)
+    change: dict[str, Any] = {"batch": batch, "weights": weights, "cache": cache, "tp": tp}
+
+    def again(**changes: Any) -> Costs:
+        many, w, kv, chips = (change | changes).values()
+        joined = next(iter(on.joins), None) if link is None and chips > 1 else link
+        formats: dict[str, Any] = {"w": w, "x": activations, "kv": kv, "compute": compute}
+        passes: dict[str, Any] = {"tp": chips, "link": joined, "prefill": prefill, "trace": trace}
+        return ask(asked, on, many, context, **formats, **passes)
+
+    answer = again()
     how: dict[str, Any] = {"constants": constants, **({} if engine is None else {"engine": engine})}
     if as_json:
-        tell_json(costs.record(answer, on, **how))
+        tell_json(steps.predicted(answer, on, change, again, **how).as_json())
     else:
-        several = told("several", tp=tp, chip=on.name, link=link) if tp != 1 else on.name
+        joined = link or next(iter(on.joins), None)
+        several = told("several", tp=tp, chip=on.name, link=joined) if tp != 1 else on.name
         costs.show(answer, several, every)
+        tell_next(steps.changes(answer, change, again))
         if calibrated:
             found = calibrate.predict(answer.step, on, **how)
             times = {name: n(getattr(found, name), "s") for name in ("expected", "low", "high")}

@@ -14,6 +14,7 @@ from course_lib.specs.rental import quotes
 from course_tools import serve
 from course_tools.counting import told as told_formats
 from course_book import n, t
+from course_book.answers import services
 from course_book.text import language
 from course_press.cli import console
 from course_press.cli.console import (
@@ -186,15 +187,6 @@ def _price(on: Accelerator, usd: float | None) -> float:
     raise CourseError(f"no price of {on.key} is recorded: pass --usd, for an hour of a chip")
 
 
-def _record(done: serve.Served, limits: Mapping[str, float]) -> dict[str, Any]:
-    felt = [name for name in serve.LATENCIES if getattr(done, name).size]
-    names = ("tokens_per_s", "preemptions", "cache_used", "steps", "calibrated", "source")
-    found: dict[str, Any] = {"requests": len(done.arrived), "makespan_s": done.makespan}
-    found |= {f"{name}_s": done.percentiles(name) for name in felt}
-    found |= {name: getattr(done, name) for name in names}
-    return {**found, "goodput_per_s": done.goodput(limits)} if limits else found
-
-
 def _show(
     done: serve.Served,
     limits: Mapping[str, float],
@@ -203,16 +195,11 @@ def _show(
     ends: tuple[serve.Served, serve.Served] | None,
 ) -> None:
     """What was served, and of each percentile the range that four measurements in five are in."""
-    found = _record(done, limits)
-    ranges: dict[str, dict[str, list[float]]] = {}
-    for name in serve.LATENCIES if ends else ():
-        if f"{name}_s" in found:
-            both = [one.percentiles(name) for one in (ends or ())]
-            ranges[name] = {share: [of[share] for of in both] for share in both[0]}
-    found |= {f"{name}_range_s": of for name, of in ranges.items()}
+    answer = services.served(done, limits, formats, ends)
     if as_json:
-        tell_json({**found, "evidence": done.evidence, "assumed": {"formats": formats}})
+        tell_json(answer.as_json())
         return
+    found = answer.values
     tell(formats_in_words(formats))
     of = {"requests": n(found["requests"]), "time": n(done.makespan, "s")}
     of |= {"rate": n(done.tokens_per_s), "preemptions": n(done.preemptions)}
@@ -221,8 +208,8 @@ def _show(
     for name in serve.LATENCIES:
         if times := found.get(f"{name}_s"):
             rows.append((told(name), *(n(time, "s") for time in times.values())))
-        if name in ranges:
-            each = (f"{n(low, 's')} – {n(high, 's')}" for low, high in ranges[name].values())
+        if times := answer.more.get(f"{name}_range_s"):
+            each = (f"{n(low, 's')} – {n(high, 's')}" for low, high in times.values())
             rows.append(("", *each))
     tell_table(("", *(f"p{share}" for share in serve.SHARES)), rows)
     if limits:
@@ -242,22 +229,8 @@ def _show_plan(
     as_json: bool,
     formats: Mapping[str, str],
 ) -> None:
-    best = layouts[0]
     if as_json:
-
-        def some(one: serve.ServingLayout, *names: str) -> dict[str, Any]:
-            return {name: getattr(one, name) for name in names}
-
-        found = {
-            "layout": some(best, "tp", "ep", "replicas", "chips"),
-            **some(best, "replicas", "usd_per_mtoken", "usd_per_hour"),
-            "rate_per_replica": best.rate,
-            "sensitivity": {k: v if math.isfinite(v) else None for k, v in moved.items()},
-            "others": [some(one, "tp", "replicas", "usd_per_mtoken") for one in layouts[1:]],
-            "replica": _record(best.outcome, limits),
-            "assumed": {"formats": formats},
-        }
-        tell_json(found)
+        tell_json(services.planned(layouts, moved, limits, formats).as_json())
         return
     tell(formats_in_words(formats))
     rows = []

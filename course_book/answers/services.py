@@ -1,0 +1,91 @@
+"""How long the users of a service wait, as one record."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from course_tools import serve
+from course_book.answers.record import Answer, Interval, Term, in_each_language
+from course_book.text import n, t
+
+
+def measures(done: serve.Served, limits: Mapping[str, float]) -> dict[str, Any]:
+    """What requests met, in SI units: percentiles of each latency that they have."""
+    felt = [name for name in serve.LATENCIES if getattr(done, name).size]
+    names = ("tokens_per_s", "preemptions", "cache_used", "steps", "calibrated", "source")
+    found: dict[str, Any] = {"requests": len(done.arrived), "makespan_s": done.makespan}
+    found |= {f"{name}_s": done.percentiles(name) for name in felt}
+    found |= {name: getattr(done, name) for name in names}
+    return {**found, "goodput_per_s": done.goodput(limits)} if limits else found
+
+
+def served(
+    done: serve.Served,
+    limits: Mapping[str, float],
+    formats: Mapping[str, str],
+    ends: tuple[serve.Served, serve.Served] | None,
+) -> Answer:
+    """What was served; `ends` are the same at either end of the range of its steps."""
+    found = measures(done, limits)
+    ranges: dict[str, dict[str, list[float]]] = {}
+    for name in serve.LATENCIES if ends else ():
+        if f"{name}_s" in found:
+            both = [one.percentiles(name) for one in (ends or ())]
+            ranges[name] = {share: [of[share] for of in both] for share in both[0]}
+    first = ranges.get("ttft", {}).get("50")
+    whole = float(np.mean(done.e2e))
+    spans = {"srv-queue": done.scheduled - done.arrived, "tell-ttft": done.first - done.scheduled}
+    spans["decode"] = done.last - done.first
+    means = {name: float(np.mean(of)) for name, of in spans.items()}
+    return Answer(
+        question="serve",
+        answer=in_each_language(lambda: _sentence(found)),
+        values=found,
+        assumed={"formats": dict(formats)},
+        because=tuple(Term(name, of, "s", of / whole) for name, of in means.items()),
+        sources=(done.source,) if done.source else (),
+        range=None if first is None else Interval(first[0], first[1], "s", done.evidence),
+        more={f"{name}_range_s": of for name, of in ranges.items()} | {"evidence": done.evidence},
+    )
+
+
+def _sentence(found: Mapping[str, Any]) -> str:
+    of = {"requests": n(found["requests"]), "rate": n(found["tokens_per_s"])}
+    for name in serve.LATENCIES:
+        times = found.get(f"{name}_s", {})
+        of |= {f"{name}{share}": n(time, "s") for share, time in times.items()}
+    key = "say-served" if "tpot_s" in found else "say-served-one"
+    return t(key).format(**of)
+
+
+def planned(
+    layouts: list[serve.ServingLayout],
+    moved: Mapping[str, float],
+    limits: Mapping[str, float],
+    formats: Mapping[str, str],
+) -> Answer:
+    """The cheapest layout that keeps the limits; `moved` is what each input does to its price."""
+    best = layouts[0]
+
+    def some(one: serve.ServingLayout, *names: str) -> dict[str, Any]:
+        return {name: getattr(one, name) for name in names}
+
+    price = {"chips": n(best.chips), "usd": n(best.usd_per_hour), "tokens": n(best.usd_per_mtoken)}
+    return Answer(
+        question="serve",
+        answer=in_each_language(lambda: t("say-planned").format(**price)),
+        values={
+            **some(best, "replicas", "usd_per_mtoken", "usd_per_hour"),
+            "rate_per_replica": best.rate,
+        },
+        assumed={"formats": dict(formats)},
+        sources=(best.outcome.source,) if best.outcome.source else (),
+        more={
+            "layout": some(best, "tp", "ep", "replicas", "chips"),
+            "sensitivity": {k: v if math.isfinite(v) else None for k, v in moved.items()},
+            "others": [some(one, "tp", "replicas", "usd_per_mtoken") for one in layouts[1:]],
+            "replica": measures(best.outcome, limits),
+        },
+    )

@@ -1,0 +1,261 @@
+"""What a step of inference takes on a chip, as one record: bound, expected, why, what next."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from course_lib import CourseError
+from course_lib.core import RATES, Estimate, sensitivity
+from course_lib.core.dtypes import BITS, element
+from course_lib.specs import Accelerator
+from course_tools import calibrate
+from course_tools.counting import Costs
+from course_book.answers.record import Answer, Interval, Remedy, Term, cited, in_each_language
+from course_book.text import n, named, t
+
+# The rates of a chip as what a step may be bound by.
+CEILINGS = dict(zip(RATES, ("compute-bound", "memory-bound", "communication-bound"), strict=True))
+# Terms and changes of an answer: those that matter.
+_TERMS, _CHANGES = 6, 3
+# Formats that weights and cache are narrowed to, widest first: what engines serve.
+_NARROWER = {"weights": ("fp8", "awq"), "cache": ("fp8",)}
+
+
+def _likely(
+    step: Estimate | None, chip: Accelerator, **how: Any
+) -> tuple[calibrate.Prediction | None, str]:
+    """The likely time of a pass, or why nobody knows it."""
+    if step is None:
+        return None, "there is no such pass"
+    try:
+        return calibrate.predict(step, chip, **how), ""
+    except CourseError as error:
+        return None, str(error)
+
+
+def operators(step: Estimate) -> list[tuple[str, str, Estimate]]:
+    """Every operator of a pass, with the part that it belongs to."""
+    found = []
+    for name, part in step.parts.items():
+        found += [(name, of, one) for of, one in part.parts.items()] or [(name, name, part)]
+    return found
+
+
+def predicted(
+    answer: Costs, chip: Accelerator, asked: dict[str, Any], again: Callable[..., Costs], **how: Any
+) -> Answer:
+    """What a step takes.
+
+    Parameters
+    ----------
+    answer, chip : from `counting.ask`, and the chip that it was asked for.
+    asked : the options that may change: batch, weights, cache and tp.
+    again : the same question with some of these replaced.
+    how : constants and engine, as in `calibrate.predict`.
+    """
+    step = answer.step
+    found, why = _likely(step, chip, **how)
+    tokens = answer.batch * (answer.context if answer.headline == "prefill" else 1)
+    times = {name: float(getattr(step, name)) for name in ("speed_of_light", "lower", "upper")}
+    likely = None if found is None else float(found.expected)
+    values = {
+        **{f"{name}_s": seconds for name, seconds in times.items()},
+        "expected_s": likely,
+        "tokens_per_s": None if likely is None else tokens / likely,
+        "most_tokens_per_s": tokens / times["speed_of_light"],
+        "fits": bool(answer.fit.fits),
+    }
+    terms = sorted(operators(step), key=lambda one: -float(one[2].lower))[:_TERMS]
+    spread = None
+    if found is not None:
+        low, high = float(found.low), float(found.high)
+        spread = Interval(low, high, "s", found.evidence)
+    constants = [found.source] if found is not None else []
+    return Answer(
+        question="predict",
+        answer=in_each_language(lambda: _sentence(answer, chip, values, spread)),
+        values=values,
+        assumed={**answer.assumed, "formats": dict(answer.said)},
+        because=tuple(
+            Term(
+                f"{part}: {name}" if part != name else name,
+                float(one.lower),
+                "s",
+                float(one.lower / step.lower),
+            )
+            for part, name, one in terms
+        ),
+        next=changes(answer, asked, again),
+        sources=(*cited(chip, f"matrix.{answer.formats.matmul}", "bandwidth"), *constants),
+        range=spread,
+        more=_record(answer, chip, found, why, how),
+    )
+
+
+def _sentence(
+    answer: Costs, chip: Accelerator, values: dict[str, Any], spread: Interval | None
+) -> str:
+    of = {"model": answer.name, "chip": named(chip.short), "run": t(f"tell-{answer.headline}")}
+    of |= {"lower": n(values["lower_s"], "s"), "bound": t(str(answer.step.bound))}
+    said = t("say-predict").format(**of)
+    if spread is not None:
+        of = {"expected": n(values["expected_s"], "s"), "rate": n(values["tokens_per_s"])}
+        ends = {"low": n(spread.low, "s"), "high": n(spread.high, "s")}
+        said += " " + t("say-expected").format(**of, **ends)
+    return said if values["fits"] else f"{said} {t('say-too-large')}"
+
+
+def changes(
+    answer: Costs, asked: dict[str, Any], again: Callable[..., Costs]
+) -> tuple[Remedy, ...]:
+    """What would give the most tokens a second, each counted anew, by the bound; of a traced model
+    nothing, as each takes a trace.
+    """
+    if answer.traced:
+        return ()
+
+    def rate(of: Costs) -> float:
+        tokens = of.context if of.headline == "prefill" else 1
+        return float(of.batch * tokens / of.step.lower)
+
+    tried: list[dict[str, Any]] = [{"batch": 2 * answer.batch}, {"tp": 2 * asked["tp"]}]
+    for option, now in (("weights", answer.formats.w), ("cache", answer.formats.kv)):
+        bits = BITS[element(now.partition(",")[0])]
+        tried += [{option: to} for to in _NARROWER[option] if BITS[element(to)] < bits]
+    found = []
+    for change in tried:
+        try:
+            other = again(**change)
+        except CourseError:  # a chip without a link, a model that does not divide
+            continue
+        factor = rate(other) / rate(answer)
+        if other.fit.fits and factor > 1:
+            ((option, to),) = change.items()
+            found.append(Remedy(in_each_language(_saying(option, factor, to)), change, factor))
+    return tuple(sorted(found, key=lambda one: -one.factor)[:_CHANGES])
+
+
+def _saying(option: str, factor: float, to: Any) -> Callable[[], str]:
+    def say() -> str:
+        of = {"to": to if isinstance(to, str) else n(to), "factor": n(factor, digits=3)}
+        return t(f"say-{option}").format(**of)
+
+    return say
+
+
+def _record(
+    answer: Costs,
+    chip: Accelerator,
+    found: calibrate.Prediction | None,
+    why: str,
+    how: dict[str, Any],
+) -> dict[str, Any]:
+    """Everything that is known of a model's cost on a chip, in SI units."""
+    step = answer.step
+    passes = {"decode": answer.decode, "prefill": answer.prefill}
+    fit, times_of = answer.fit, {"reason": why}
+    if found is not None:
+        times = _floats(found, "expected low high", "{}_s")
+        times_of = {
+            **times,
+            "state": found.state,
+            "engine": found.engine,
+            "lender": found.source_chip,
+            "source": found.source,
+            "evidence": found.evidence,
+        }
+    by_unit = {"matrix": 0.0, "vector": 0.0}
+    for _, _, one in operators(step):
+        if one.work is not None:
+            by_unit[one.work.unit] += float(one.flops)
+    memory = _floats(fit, "needed available") | _floats(fit.memory, "weights")
+    memory |= {"cache": float(fit.memory.kv), **_floats(fit.memory, "activations")}
+    most = float(fit.max_batch)
+    crossover: dict[str, Any] = {"batch": None, "reason": answer.missing.get("crossover", "")}
+    if (met := answer.crossover) is not None:
+        names = ("batch", "reason", "limit_intensity", "ridge", "weights_only_batch")
+        crossover = {name: getattr(met, name) for name in names}
+    fusing: dict[str, Any] = {"reason": answer.missing.get("fused", "")}
+    if (fused := answer.fused) is not None:
+        fusing = {f"unfused_{name}": getattr(fused, name) for name in ("bytes", "kernels")}
+        fusing |= {"unfused_lower_s": fused.lower}
+        fusing |= {"saved_bytes": fused.saved_bytes, "saved_s": fused.saved}
+    return {
+        "model": answer.name,
+        "architecture": answer.architecture,
+        "counted_from": "a trace of its code" if answer.traced else "its sizes",
+        "chip": chip.key,
+        "pass": answer.headline,
+        "batch": answer.batch,
+        "context": answer.context,
+        "formats": {
+            name: getattr(answer.formats, name) for name in ("w", "x", "kv", "matmul", "attention")
+        },
+        "parameters": answer.parameters,
+        "active_parameters": answer.active,
+        "as_written_s": None if answer.as_written is None else float(answer.as_written.lower),
+        "cached_s": None if answer.cached is None else float(answer.cached),
+        **_times(step),
+        "flops_by_unit": by_unit,
+        "uncounted": list(answer.uncounted),
+        "expected": times_of,
+        "memory": memory | {"largest_batch": int(most) if math.isfinite(most) else None},
+        "crossover": crossover,
+        "share_by_bound": {
+            CEILINGS[rate]: float(share) for rate, share in sensitivity(step).items()
+        },
+        "fusing": fusing,
+        **{name: _pass(one, answer, name, chip, how) for name, one in passes.items()},
+        "not_modelled": list(answer.not_modelled),
+        "roofline": [_line(*one, step, chip) for one in operators(step)],
+        "parts": _parts(step),
+    }
+
+
+def _floats(found: Any, names: str, key: str = "{}") -> dict[str, Any]:
+    """Some of a record's numbers: what JSON holds is never an array."""
+    return {key.format(name): float(getattr(found, name)) for name in names.split()}
+
+
+def _times(step: Estimate) -> dict[str, Any]:
+    """A pass as numbers."""
+    return {
+        **_floats(step, "lower upper", "{}_s"),
+        "bound": str(step.bound),
+        **_floats(step, "t_math t_memory t_network", "{}_s"),
+        **_floats(step, "flops bytes"),
+        "kernels": int(float(step.kernels)),
+    }
+
+
+def _parts(step: Estimate) -> dict[str, Any]:
+    return {name: {**_times(part), "parts": _parts(part)} for name, part in step.parts.items()}
+
+
+def _pass(
+    one: Estimate | None, answer: Costs, name: str, chip: Accelerator, how: dict[str, Any]
+) -> dict[str, Any]:
+    """One of the two passes, or why the model has none."""
+    if one is None:
+        return {"reason": answer.missing.get(name, "")}
+    found, why = _likely(one, chip, **how)
+    expected = {"expected_s": None if found is None else float(found.expected)}
+    light = {"speed_of_light_s": float(one.speed_of_light)}
+    return {**light, **_times(one), **expected, **({"reason": why} if why else {})}
+
+
+def _line(part: str, name: str, one: Estimate, step: Estimate, chip: Accelerator) -> dict[str, Any]:
+    work = one.work
+    known = work is not None and f"{work.unit}.{work.dtype}" in chip.peaks
+    return {
+        "part": part,
+        "operator": name,
+        "unit": work.unit if work is not None else None,
+        "dtype": work.dtype if work is not None else None,
+        "kernels": int(float(one.kernels)),
+        **_floats(one, "flops bytes intensity"),
+        "ridge": chip.ridge(work.dtype, work.unit) if work is not None and known else None,
+        "bound": str(one.bound),
+        "seconds": float(one.lower),
+        "share": float(one.lower / step.lower),
+    }
