@@ -34,10 +34,13 @@ def served(
         if f"{name}_s" in found:
             both = [one.percentiles(name) for one in (ends or ())]
             ranges[name] = {share: [of[share] for of in both] for share in both[0]}
-    first = ranges.get("ttft", {}).get("50")
+    first = ranges.get("ttft", {}).get("p50")
     whole = float(np.mean(done.e2e))
-    spans = {"srv-queue": done.scheduled - done.arrived, "tell-ttft": done.first - done.scheduled}
-    spans["decode"] = done.last - done.first
+    spans = {
+        "queue": done.scheduled - done.arrived,
+        "first step": done.first - done.scheduled,
+        "decode": done.last - done.first,
+    }
     means = {name: float(np.mean(of)) for name, of in spans.items()}
     return Answer(
         question="serve",
@@ -72,10 +75,13 @@ def planned(
     def some(one: serve.ServingLayout, *names: str) -> dict[str, Any]:
         return {name: getattr(one, name) for name in names}
 
-    price = {"chips": n(best.chips), "usd": n(best.usd_per_hour), "tokens": n(best.usd_per_mtoken)}
+    def say() -> str:
+        usd = {"usd": n(best.usd_per_hour), "tokens": n(best.usd_per_mtoken)}
+        return t("say-planned").format(chips=n(best.chips), **usd)
+
     return Answer(
         question="serve",
-        answer=in_each_language(lambda: t("say-planned").format(**price)),
+        answer=in_each_language(say),
         values={
             **some(best, "replicas", "usd_per_mtoken", "usd_per_hour"),
             "rate_per_replica": best.rate,

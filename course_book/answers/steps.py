@@ -17,6 +17,8 @@ from course_book.text import n, named, t
 CEILINGS = dict(zip(RATES, ("compute-bound", "memory-bound", "communication-bound"), strict=True))
 # Terms and changes of an answer: those that matter.
 _TERMS, _CHANGES = 6, 3
+# Times as much that a change must give to be worth naming.
+_WORTH = 1.02
 # Formats that weights and cache are narrowed to, widest first: what engines serve.
 _NARROWER = {"weights": ("fp8", "awq"), "cache": ("fp8",)}
 
@@ -73,7 +75,7 @@ def predicted(
     constants = [found.source] if found is not None else []
     return Answer(
         question="predict",
-        answer=in_each_language(lambda: _sentence(answer, chip, values, spread)),
+        answer=in_each_language(lambda: _sentence(answer, chip, asked["tp"], values, spread)),
         values=values,
         assumed={**answer.assumed, "formats": dict(answer.said)},
         because=tuple(
@@ -93,9 +95,10 @@ def predicted(
 
 
 def _sentence(
-    answer: Costs, chip: Accelerator, values: dict[str, Any], spread: Interval | None
+    answer: Costs, chip: Accelerator, tp: int, values: dict[str, Any], spread: Interval | None
 ) -> str:
-    of = {"model": answer.name, "chip": named(chip.short), "run": t(f"tell-{answer.headline}")}
+    layout = named(chip.short) if tp == 1 else f"{tp} × {named(chip.short)}"
+    of = {"model": answer.name, "chip": layout, "run": t(f"tell-{answer.headline}")}
     of |= {"lower": n(values["lower_s"], "s"), "bound": t(str(answer.step.bound))}
     said = t("say-predict").format(**of)
     if spread is not None:
@@ -129,7 +132,7 @@ def changes(
         except CourseError:  # a chip without a link, a model that does not divide
             continue
         factor = rate(other) / rate(answer)
-        if other.fit.fits and factor > 1:
+        if other.fit.fits and factor > _WORTH:
             ((option, to),) = change.items()
             found.append(Remedy(in_each_language(_saying(option, factor, to)), change, factor))
     return tuple(sorted(found, key=lambda one: -one.factor)[:_CHANGES])

@@ -1,7 +1,7 @@
 """The command `course diagnose`: the one cause of the time of a recorded step, or what changed."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -14,6 +14,7 @@ from course_tools.diagnosis.ncu import read_counters
 from course_tools.diagnosis.reading.tables import source
 from course_tools.diagnosis.sums import read_sums
 from course_book import n
+from course_book.answers import recordings as answers
 from course_book.text import t
 from course_press.cli.console import AsJson, complain, tell, tell_json, tell_table, told
 from course_press.cli.recordings import tell_comparison, tell_counters, tell_sums
@@ -57,7 +58,7 @@ def diagnose(
         elif "sums" in kinds:
             tell_sums(read_sums(kinds["sums"]), as_json)
         elif as_json:
-            tell_json(_plain(find(recordings, on)))
+            tell_json(answers.diagnosed(find(recordings, on)).as_json())
         else:
             _show(find(recordings, on))
     except CourseError as error:
@@ -72,43 +73,10 @@ def _counted(steps: str) -> tuple[int, int]:
     return int(numbers[0]), int(numbers[1])
 
 
-def _plain(found: Diagnosis) -> dict[str, Any]:
-    return {
-        "cause": found.cause,
-        "confidence": found.confidence,
-        "evidence": [one._asdict() for one in found.evidence],
-        "advice": t(f"advice-{found.advice}"),
-        "whole": found.whole,
-        "gain": {"seconds": found.gain, "share": found.gain / found.window},
-        "window": found.window,
-        "alternatives": [{"cause": cause, "share": share} for cause, share in found.alternatives],
-        "operators": [
-            {**one._asdict(), "distance": one.distance, "overcounted": one.overcounted}
-            for one in found.operators
-        ],
-        "chip": found.chip,
-        "taken_for": found.taken_for,
-        "like": found.like,
-        "cannot_tell": [t(f"lacks-{key}") for key in found.cannot_tell],
-        "path": [
-            {"question": t(f"flow-{key}"), "answer": answer, "basis": _basis(found, key, answer)}
-            for key, answer in found.path
-        ],
-        "busy": found.busy,
-        "devices": found.devices,
-        "constructed": found.constructed,
-    }
-
-
 def _show(found: Diagnosis) -> None:
-    meaning = t(f"cause-{found.cause}").partition(": ")[2]
-    sure = found.confidence >= 0.5 or found.cause == "unknown"
-    said = {"cause": found.cause, "meaning": meaning}
-    tell(f"{found.cause}: {meaning}" if sure else told("asked", **said), style="bold")
+    tell(answers.headline(found), style="bold")
     if found.cause != "unknown":
-        of = {"seconds": n(found.seconds, "s"), "window": n(found.window, "s")}
-        of |= {"share": n(found.share, "%"), "confidence": n(found.confidence, "%")}
-        tell(told("explains", **of) + ("" if sure else told("doubt")))
+        tell(answers.explanation(found))
         if found.whole > 1.02 * found.share:
             loss = "idle" if found.cause in WHOLES[0] else "ranks"
             tell(told(f"whole-{loss}", share=n(found.whole, "%")))
@@ -122,7 +90,7 @@ def _show(found: Diagnosis) -> None:
         key = "gain-less" if found.gain < 0.99 * found.seconds else "gain"
         tell(told(key, gain=n(found.gain, "s"), share=n(found.gain / found.window, "%")))
     for key, answer in found.path:
-        basis = _basis(found, key, answer)
+        basis = answers.basis(found, key, answer)
         line = f"{t(f'flow-{key}')} {t(f'flow-{answer}')}" + (f" ({basis})" if basis else "")
         tell(line, style="dim")
     if not found.path and "device" not in found.cannot_tell:
@@ -147,26 +115,6 @@ def _show(found: Diagnosis) -> None:
         tell(told("constructed"))
     for key in found.cannot_tell:
         tell(told("cannot", why=t(f"lacks-{key}")), style="yellow")
-
-
-def _basis(found: Diagnosis, key: str, answer: str) -> str:
-    """What the answer to a question of the flow rests on; nothing where there is none."""
-    if answer == "not-known":
-        return ""
-    what = found.evidence[0].what if found.evidence else ""
-    one = next((one for one in found.operators if one.name == what), None)
-    far = one.distance if one else None
-    if key == "busy":
-        return told("busy", busy=n(found.busy, "%"))
-    if key == "bytes":
-        return f"{what}, {n(one.bytes, 'B')}" if one and one.bytes else what
-    if key == "near" and far is not None:
-        return told("near", far=n(far))
-    if key == "memory" and far is not None:
-        return told("longer")
-    if key == "fast-unit":
-        return told("formats")
-    return told("by-kind")
 
 
 def _show_operators(found: Diagnosis) -> None:

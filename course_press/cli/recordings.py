@@ -7,7 +7,8 @@ from course_tools.diagnosis.differences import Comparison
 from course_tools.diagnosis.ncu import SECTIONS, KernelCounters
 from course_tools.diagnosis.sums import Total
 from course_book import n
-from course_book.text import t
+from course_book.answers import recordings
+from course_book.text import language, t
 from course_press.cli.console import tell, tell_json, tell_table, told
 
 # Kernels that are shown, those first that take or changed most.
@@ -17,7 +18,7 @@ TOP = 10
 def tell_counters(found: Sequence[KernelCounters], as_json: bool) -> None:
     """A table of the kernels, and for each what keeps it from a higher roof."""
     if as_json:
-        tell_json({"kernels": [{**one._asdict(), "ratio": one.ratio} for one in found]})
+        tell_json(recordings.counted(found).as_json())
         return
     rows, unknown = [], told("not-known")
     for one in found[:TOP]:
@@ -43,7 +44,7 @@ def tell_counters(found: Sequence[KernelCounters], as_json: bool) -> None:
 def tell_sums(found: Mapping[str, Sequence[Total]], as_json: bool) -> None:
     """The sums of kernels, copies and calls, and what they cannot tell."""
     if as_json:
-        tell_json({key: [one._asdict() for one in every] for key, every in found.items()})
+        tell_json(recordings.summed_up(found).as_json())
         return
     for what, every in found.items():
         rows = [(_short(e.name), n(e.calls), n(e.seconds, "s"), n(e.share, "%")) for e in every]
@@ -55,13 +56,9 @@ def tell_sums(found: Mapping[str, Sequence[Total]], as_json: bool) -> None:
 def tell_comparison(found: Comparison, as_json: bool) -> None:
     """The difference of a step, its parts, and the kernels that changed most."""
     if as_json:
-        kernels = [one._asdict() for one in found.kernels]
-        tell_json({**found._asdict(), "difference": found.difference, "kernels": kernels})
+        tell_json(recordings.compared(found).as_json())
         return
-    before, after = found.seconds
-    of = {"before": n(before, "s"), "after": n(after, "s"), "difference": _signed(found.difference)}
-    share = n(found.difference / before, "%") if before else told("not-known")
-    tell(told("compared", share=share, **of), style="bold")
+    tell(recordings.compared(found).answer[language()], style="bold")
     parts: dict[str, Any] = {**found.parts, "all": found.difference}
     rows = [(told(f"part-{key}"), _signed(seconds)) for key, seconds in parts.items()]
     tell_table((told("explained-by"), told("difference")), rows, left=1)

@@ -1,6 +1,5 @@
 """The command `course train`: whether a training run fits, how fast it goes, and what it costs."""
 
-import math
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +9,7 @@ from course_lib import CourseError
 from course_lib.specs import Transformer
 from course_tools import train
 from course_book import n, t
+from course_book.answers import trainings
 from course_book.text import retold
 from course_press.cli import console
 from course_press.cli.console import tell, tell_json, tell_table, tested_in_words, told
@@ -71,11 +71,11 @@ def train_command(
         if batch is not None:
             raise CourseError("--batch is for ranking: with --layout it is dp * mbs * acc")
         step = train.step(one, on, layout, sequence, **how)
-        found = _record(one, step, _whole(one, step, tokens, usd, framework))
+        found = trainings.trained(one, step, _whole(one, step, tokens, usd, framework))
         if as_json:
-            tell_json(found)
+            tell_json(found.as_json())
         else:
-            _show(step, found)
+            _show(step, found.as_json())
         return
     many = max(_STEP_TOKENS // sequence, 1) if batch is None else batch
     ranked = train.layouts(one, on, many, sequence, most=_LISTED, **how)
@@ -84,14 +84,12 @@ def train_command(
             f"no layout of {on.count} chips fits a batch of {many} sequences: take more chips, or "
             f"a batch that they divide"
         )
-    found_of = [
-        _record(one, each.step, _whole(one, each.step, tokens, usd, framework)) for each in ranked
-    ]
     if as_json:
-        records = [
-            {"layout": str(each.layout), **record, "behind": each.behind, "why": each.why}
-            for each, record in zip(ranked, found_of, strict=True)
-        ]
+        records = []
+        for each in ranked:
+            whole = _whole(one, each.step, tokens, usd, framework)
+            of = {"layout": str(each.layout), "behind": each.behind, "why": each.why}
+            records.append(trainings.trained(one, each.step, whole).as_json() | of)
         tell_json(records)
         return
     keys = ["train-layout", "bound", "train-step-time", "layouts-row-like"]
@@ -118,31 +116,6 @@ def _whole(
         return None
     how: dict[str, Any] = {"dtype": step.dtype, "method": step.method, "framework": framework}
     return train.run(model, step.chips, step.layout, step.sequence, tokens, usd_per_hour=usd, **how)
-
-
-def _record(
-    model: Transformer, step: train.TrainingStep, whole: train.TrainingRun | None
-) -> dict[str, Any]:
-    said = step.chips.chip, step.tokens_per_s_per_chip, step.sequence
-    again: Any = step.layout.recompute
-    times = {name: getattr(step, f"{name}_s") for name in ("expected", "low", "high")}
-    found: dict[str, Any] = {
-        "memory_bytes": step.memory.total,
-        "fits": step.fits,
-        "risk": step.risk,
-        "warning": step.warning,
-        "trainable": step.method.trainable(model),
-        "step_s": {"lower": step.bound_s, **times},
-        "evidence": step.evidence,
-        "measured_s": dict(step.measured_s),
-        "tokens_per_s_per_chip": step.tokens_per_s_per_chip,
-        "mfu": step.mfu,
-        "conventions": train.conventions(model, *said, recompute=again, dtype=step.dtype),
-        "parts": dict(step.parts),
-    }
-    if whole is not None:
-        found |= {"days": whole.days, "usd": whole.usd if math.isfinite(whole.usd) else None}
-    return found
 
 
 def _show(step: train.TrainingStep, found: dict[str, Any]) -> None:

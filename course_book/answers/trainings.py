@@ -1,0 +1,56 @@
+"""What a training step or run takes, as one record."""
+
+import math
+from typing import Any
+
+from course_lib.specs import Transformer
+from course_tools import train
+from course_book.answers.record import Answer, Interval, Term, cited, in_each_language
+from course_book.text import n, retold, t
+
+
+def trained(
+    model: Transformer, step: train.TrainingStep, whole: train.TrainingRun | None = None
+) -> Answer:
+    """What a step takes, and with it the run that it is one of."""
+    chip = step.chips.chip
+    again: Any = step.layout.recompute
+    times = {name: getattr(step, f"{name}_s") for name in ("expected", "low", "high")}
+    run: dict[str, Any] = {}
+    if whole is not None:
+        run = {"days": whole.days, "usd": whole.usd if math.isfinite(whole.usd) else None}
+    each = sorted(step.parts.items(), key=lambda part: -part[1])
+    all_ = sum(step.parts.values())
+    said = chip, step.tokens_per_s_per_chip, step.sequence
+    return Answer(
+        question="train",
+        answer=in_each_language(lambda: _sentence(step)),
+        values={
+            "memory_bytes": step.memory.total,
+            "fits": step.fits,
+            "risk": step.risk,
+            "tokens_per_s_per_chip": step.tokens_per_s_per_chip,
+            "mfu": step.mfu,
+            **run,
+        },
+        assumed={"layout": str(step.layout), "dtype": step.dtype},
+        because=tuple(Term(name, of, "s", of / all_) for name, of in each if of > 0),
+        sources=cited(chip, f"matrix.{step.dtype}", "bandwidth"),
+        range=Interval(times["low"], times["high"], "s", step.evidence),
+        more={
+            "warning": step.warning,
+            "trainable": step.method.trainable(model),
+            "step_s": {"lower": step.bound_s, **times},
+            "evidence": step.evidence,
+            "measured_s": dict(step.measured_s),
+            "conventions": train.conventions(model, *said, recompute=again, dtype=step.dtype),
+            "parts": dict(step.parts),
+        },
+    )
+
+
+def _sentence(step: train.TrainingStep) -> str:
+    of = {name: n(getattr(step, f"{name}_s"), "s") for name in ("expected", "low", "high", "bound")}
+    said = t("tell-layout").format(layout=step.layout, tokens=n(step.tokens), **of)
+    memory, why = n(step.memory.total, "B"), retold(step.why_not)
+    return f"{said}; {t('tell-fits' if step.fits else 'tell-fails').format(memory=memory, why=why)}"
