@@ -50,7 +50,7 @@ calibrate: $(VENV)/press
 # Pins for every platform. uv takes those with the hash of each file, and installs no other; pip would then ask one of
 # the book itself, which is installed as it lies here, and of torch, so constraints.txt has names and versions only.
 pins: $(VENV)/test
-	$(RUN)/uv pip compile -q --universal --python-version 3.11 --extra press --extra explore --extra labs --extra sharding --extra models --extra test \
+	$(RUN)/uv pip compile -q --universal --python-version 3.11 --extra press --extra explore --extra labs --extra sharding --extra models --extra assistants --extra test \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --output-file hashes.txt
 	sed -n '/==/s/ *\\$$//p' hashes.txt > constraints.txt
 
@@ -73,7 +73,7 @@ $(VENV)/labs: $(VENV)/press
 	@touch $@
 
 $(VENV)/test: $(VENV)/labs
-	$(RUN)/uv pip install -q --python $(RUN)/python -c hashes.txt -e '.[press,explore,labs,kernels,sharding,models,test]'
+	$(RUN)/uv pip install -q --python $(RUN)/python -c hashes.txt -e '.[press,explore,labs,kernels,sharding,models,assistants,test]'
 	@touch $@
 
 clean:

@@ -7,7 +7,8 @@ from course_book.answers.record import (
     Term,
     cited,
     in_each_language,
+    refused,
     schema,
 )
 
-__all__ = ["Answer", "Interval", "Remedy", "Term", "cited", "in_each_language", "schema"]
+__all__ = ["Answer", "Interval", "Remedy", "Term", "cited", "in_each_language", "refused", "schema"]

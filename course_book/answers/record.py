@@ -1,5 +1,6 @@
 """The record that every question of a reader is answered with, and its JSON schema."""
 
+import re
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -91,6 +92,28 @@ def in_each_language(say: Callable[[], str]) -> dict[str, str]:
         with in_language(lang):
             found[lang] = say()
     return found
+
+
+_VALUE = re.compile(r"\(got (.*)\)|^[\w -]+? ('[^']*')", re.DOTALL)
+_ARGUMENT = re.compile(r"^(?:unknown )?(--[\w-]+|[\w.\[\]-]+)")
+_REMEDY = re.compile(r"\b(must .+?)(?= \(got )|: (?!.*\(got )(.+)$", re.DOTALL)
+
+
+def refused(message: str) -> dict[str, Any]:
+    """An error as data: what was refused, its value, and the remedy, as its message names them.
+
+    Examples
+    --------
+    >>> refused("batch must be a positive whole number (got 0)")["remedy"]
+    'must be a positive whole number'
+    """
+    value, argument, remedy = (one.search(message) for one in (_VALUE, _ARGUMENT, _REMEDY))
+    return {
+        "error": message,
+        "argument": argument[1].removeprefix("--") if argument else None,
+        "value": next(filter(None, value.groups()), None) if value else None,
+        "remedy": next(filter(None, remedy.groups()), None) if remedy else None,
+    }
 
 
 def cited(chip: Accelerator, *figures: str) -> tuple[str, ...]:

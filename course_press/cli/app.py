@@ -16,27 +16,15 @@ from course_lib import CourseError
 from course_book.text import in_language
 from course_press.check import parity
 from course_press.check.rules import check_book
-from course_press.cli import (
-    build,
-    diagnose,
-    exercises,
-    grading,
-    labs,
-    new,
-    predict,
-    serving,
-    specs,
-    training,
-)
+from course_press.cli import assistants, build, exercises, grading, labs, new, specs
 from course_press.cli.build import known_languages
-from course_press.cli.console import complain, counted, fail_with, tell, tell_table
+from course_press.cli.console import counted, fail_with, refuse, tell, tell_table
 from course_press.source.book import configured, languages
 from course_press.source.errors import MissingError
 from course_press.source.install import address, published
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", add_completion=False)
-for commands in (build, new, specs, predict, serving, training, diagnose, labs, grading, exercises):
-    app.add_typer(commands.app)
+makers = typer.Typer()
 # Commands that show the data as it is written: their numbers are English, too.
 IN_ENGLISH = ("chips", "chip", "compare", "models", "calibrate")
 PRESS = ("nbclient", "ipykernel", "pypandoc-binary", "jinja2")
@@ -56,26 +44,26 @@ def course(
         Option("--version", callback=_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Builds, checks and shows the book."""
+    """Rooflines of accelerators: ask a question, run a lab, make the book."""
     if context.invoked_subcommand in IN_ENGLISH:
         context.with_resource(in_language("en"))
 
 
-@app.command()
+@makers.command()
 def check() -> None:
-    """Check the source: references, inline numbers, numbers typed by hand, unused cells, languages.
+    """Check the source: references, numbers, cells, languages.
 
     Example: `course check`
     """
     fail_with(check_book(Path.cwd()))
 
 
-@app.command()
+@makers.command()
 def stamp(
     lang: Annotated[str, Argument(help="Language of the translation.")],
     what: Annotated[str, Argument(help="Chapter, or chapter#section.")],
 ) -> None:
-    """Record that a translation was compared with the English as it is now.
+    """Record that a translation was compared with the English.
 
     Example: `course stamp es rooflines#sec-matmul`
     """
@@ -86,9 +74,9 @@ def stamp(
     tell(f"{lang}/{chapter}: {sections} up to date with the English")
 
 
-@app.command()
+@makers.command()
 def doctor() -> None:
-    """Say what is installed, which engine will run, what is missing and how to get it.
+    """Say what is installed, and how to get what is missing.
 
     Example: `course doctor`
     """
@@ -143,6 +131,22 @@ def _installed(package: str) -> str | None:
         return None
 
 
+# In the order of `course --help`: what a reader asks stands first.
+PANELS = {
+    "Questions": assistants.QUESTIONS,
+    "Look up": (specs.app, assistants.app),
+    "Labs and classes": (labs.app, exercises.app, grading.app),
+    "Makers of the book": (build.app, new.app, makers),
+}
+for panel, several in PANELS.items():
+    for commands in several:
+        for one in commands.registered_commands:
+            one.rich_help_panel = panel
+        for group in commands.registered_groups:
+            group.rich_help_panel = panel
+        app.add_typer(commands)
+
+
 def main() -> None:
     """Run the command line; an error of ours, or the machine's, becomes a message and a code."""
     # Ended from outside, a run takes its kernels and its half-made files with it, as on Ctrl-C.
@@ -150,19 +154,14 @@ def main() -> None:
     try:
         app()
     except CourseError as error:
-        _fail(str(error), 3 if isinstance(error, MissingError) else 2)
+        refuse(str(error), 3 if isinstance(error, MissingError) else 2)
     except OSError as error:
         if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
             _, place, why = error.args[0][0]  # of all that could not be copied
-            _fail(f"{why} (copying to {place})", 3)
+            refuse(f"{why} (copying to {place})", 3)
         where = f": {error.filename}" if error.filename is not None else ""
-        _fail(f"{error.strerror or error}{where}", 3)
+        refuse(f"{error.strerror or error}{where}", 3)
     except UnicodeError as error:
-        _fail(f"text that UTF-8 cannot hold or is not UTF-8: {error}", 2)
+        refuse(f"text that UTF-8 cannot hold or is not UTF-8: {error}", 2)
     except (MemoryError, RecursionError) as error:
-        _fail(f"the input is too large or too deeply nested ({type(error).__name__})", 2)
-
-
-def _fail(said: str, code: int) -> None:
-    complain(said)
-    sys.exit(code)
+        refuse(f"the input is too large or too deeply nested ({type(error).__name__})", 2)

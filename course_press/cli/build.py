@@ -50,7 +50,7 @@ def build(
         bool, Option("--answers", help="Print the answers of the exam, too: not to be published.")
     ] = False,
 ) -> None:
-    """Build the site from executed cells, or print only some of its chapters anew.
+    """Build the site, or print only some chapters anew.
 
     Example: `course build rooflines --lang en`
     """
@@ -82,7 +82,7 @@ def build(
 
 @app.command("notebooks")
 def notebooks_command(chapter: Chapters = None, lang: Langs = None) -> None:
-    """Print chapters as notebooks into notebooks/; the English ones keep what their cells gave.
+    """Print chapters as notebooks into notebooks/.
 
     Example: `course notebooks rooflines --lang en`
     """
@@ -103,7 +103,7 @@ def export_command(
         Path, Option(help="Folder of the site, whose cover will link to the files.")
     ] = Path("_site"),
 ) -> None:
-    """Print the book as EPUB and PDF into the site's downloads; a PDF needs Chromium.
+    """Print the book as EPUB and PDF; a PDF needs Chromium.
 
     Example: `course export --lang es --to epub`
     """
@@ -130,7 +130,7 @@ def numbers_command(
     lang: Annotated[str, Option(help="Language of the notebooks.")] = "en",
     out: Annotated[Path | None, Option(help="Changelog to write them into.")] = None,
 ) -> None:
-    """Say which numbers of the notebooks changed since a release, and keep them in a changelog.
+    """Say which numbers changed since a release.
 
     Example: `course numbers --since v0.1.0 --out docs/numbers.md`
     """
@@ -167,7 +167,7 @@ def release_command(
         bool, Option("--dry-run", help="Check, and say what would be done.")
     ] = False,
 ) -> None:
-    """Check the book, set its version, print all of it, pack it with checksums; upload nothing.
+    """Check, print and pack a version; upload nothing.
 
     Example: `course release 0.2.0 --dry-run`
     """
@@ -191,7 +191,7 @@ def preview(
     out: Site = Path("_site"),
     port: Annotated[int, Option(min=1, max=65535, help="Port on this machine.")] = 8000,
 ) -> None:
-    """Serve the built site on this machine, for pages that Quarto made; ours open as files too.
+    """Serve the built site on this machine.
 
     Example: `course preview --port 8000`
     """

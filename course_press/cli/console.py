@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -20,7 +20,7 @@ from course_lib import CourseError
 from course_lib.specs import Transformer
 from course_tools.counting import named as model_named
 from course_book import t
-from course_book.answers import Remedy
+from course_book.answers import Remedy, refused
 from course_book.text import language, named, retold
 
 Model = Annotated[
@@ -60,6 +60,14 @@ err_console = _Console(stderr=True)
 def complain(text: str, style: str = "red") -> None:
     """An error or a warning, as one line."""
     err_console.print(text, style=style, soft_wrap=True)
+
+
+def refuse(error: str, code: int, as_json: bool = False) -> NoReturn:
+    """An error as one line, with --json also as data, and the exit code."""
+    if as_json or "--json" in sys.argv:
+        tell_json(refused(error))
+    complain(error)
+    sys.exit(code)
 
 
 def fail_with(findings: Sequence[Any]) -> None:

@@ -16,7 +16,7 @@ from course_tools.diagnosis.sums import read_sums
 from course_book import n
 from course_book.answers import recordings as answers
 from course_book.text import t
-from course_press.cli.console import AsJson, complain, tell, tell_json, tell_table, told
+from course_press.cli.console import AsJson, refuse, tell, tell_json, tell_table, told
 from course_press.cli.recordings import tell_comparison, tell_counters, tell_sums
 
 app = typer.Typer()
@@ -42,7 +42,7 @@ def diagnose(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Name the cause of a slow step, or what changed; exit with 1 where a file is no recording.
+    """Why is it slow? Reads traces and Nsight's exports.
 
     Example: `course diagnose trace.json.gz --chip h100-sxm`, `course diagnose rank*.json`
     """
@@ -62,8 +62,7 @@ def diagnose(
         else:
             _show(find(recordings, on))
     except CourseError as error:
-        complain(str(error))
-        raise typer.Exit(1) from None
+        refuse(str(error), 1, as_json)
 
 
 def _counted(steps: str) -> tuple[int, int]:

@@ -57,8 +57,9 @@ def sheet(
         bool, Option("--force", help="Replace a sheet and a key that are there already.")
     ] = False,
 ) -> None:
-    """Write a sheet of exercises with other chips and sizes, and a key for instructors; with a
-    roll, one for each student.
+    """Write a sheet of exercises with other numbers, and its key.
+
+    With a roll, one for each student.
 
     Example: `course exercises --seed 7 --lang es --out sheet.ipynb`
 

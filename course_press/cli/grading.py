@@ -47,7 +47,7 @@ def grade(
     ] = False,
     lang: Lang = None,
 ) -> None:
-    """Check your solution of a lab, or a class's; each failure names the likely mistake.
+    """Check your solution of a lab, or a class's.
 
     Example: `course grade 00 my_matmul_bench.py`
 
@@ -115,7 +115,7 @@ def autograder(
     ] = False,
     lang: Lang = None,
 ) -> None:
-    """Pack a lab's grader for Gradescope, Otter-Grader or nbgrader.
+    """Pack a grader for Gradescope, Otter-Grader or nbgrader.
 
     Example: `course autograder 00 --for gradescope --out autograder-00.zip`
     """

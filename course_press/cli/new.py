@@ -227,7 +227,7 @@ def new(
     kind: Annotated[str, Argument(help="chapter, exercise, chip, lab or language.")],
     name: Annotated[str, Argument(help="Its name in files; of an exercise, CHAPTER/ID.")],
 ) -> None:
-    """Begin a chapter, an exercise, a chip, a lab or a language: its files, and its place in lists.
+    """Begin a chapter, an exercise, a chip, a lab or a language.
 
     Example: `course new chapter tensor-cores`
     """

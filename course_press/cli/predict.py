@@ -87,7 +87,7 @@ def predict(
     plot: Annotated[Path | None, Option(help="File for the roofline, .svg or .png.")] = None,
     as_json: console.AsJson = False,
 ) -> None:
-    """The times of a step of inference on a chip; exit with 1 where the model does not fit.
+    """What does a step take? Exits with 1 where it does not fit.
 
     Example: `course predict llama-3-8b h100-sxm --batch 32 --context 4096 --weights int8`
     """
@@ -153,7 +153,7 @@ def calibrate_command(
     ] = None,
     out: Annotated[Path, Option(help="File for the constants.")] = Path("calibration.toml"),
 ) -> None:
-    """Fit what your machine achieves to its own measurements, for `course predict --constants`.
+    """Fit constants to measurements of your own machine.
 
     Example: `course calibrate labs/00-three-accelerators/results/local/results.csv --out mine.toml`
     """

@@ -91,7 +91,7 @@ def serve_command(
     usd: console.Usd = None,
     as_json: console.AsJson = False,
 ) -> None:
-    """Simulate a service: times to tokens, throughput, preemptions; or plan one.
+    """How long do users wait? Simulates a service, or plans one.
 
     Example: `course serve llama-3-8b h100-sxm --rate 10 --slo ttft=0.5,tpot=0.05 --plan`
     """

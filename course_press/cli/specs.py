@@ -46,8 +46,9 @@ def chips(
 
 @app.command()
 def models() -> None:
-    """List the models of the table by their keys, the latest of each vendor first; any other is a
-    config.json.
+    """List models by their keys, the latest of each vendor first.
+
+    Any other is a config.json.
 
     Example: `course models`
     """
@@ -63,7 +64,7 @@ def models() -> None:
 
 @app.command()
 def chip(key: Annotated[str, Argument(help="Key of a chip; course chips lists them.")]) -> None:
-    """Show every figure of a chip with its sources and disputes.
+    """Show a chip's figures, their sources and disputes.
 
     Example: `course chip h100-sxm`
     """
@@ -84,7 +85,7 @@ def compare(
     one: Annotated[str, Argument(help="Key of a chip.")],
     other: Annotated[str, Argument(help="Key of another chip.")],
 ) -> None:
-    """Compare two chips figure by figure: both values and the second over the first.
+    """Compare two chips figure by figure.
 
     Example: `course compare a100-sxm-80 h100-sxm`
     """

@@ -58,7 +58,7 @@ def train_command(
     ] = None,
     as_json: console.AsJson = False,
 ) -> None:
-    """Predict a training step, or rank layouts; with --tokens, days and dollars.
+    """What does training take? A step, layouts, days, dollars.
 
     Example: `course train llama-3-8b --chips 64xh100-sxm --layout dp=8,tp=8,zero=1,mbs=2,acc=4`
     """
