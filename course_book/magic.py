@@ -181,7 +181,7 @@ def load_ipython_extension(shell: Any) -> None:
     >>> load_ipython_extension(get_ipython())
     """
 
-    def magic(line: str, cell: str) -> None:
+    def magic(line: str, cell: str) -> Any:
         body = ast.parse(cell).body
         last = body.pop() if body else None
         if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call):
@@ -189,20 +189,16 @@ def load_ipython_extension(shell: Any) -> None:
                 f"the cell must end in the call of a torch function, as f(x) (got {shown(cell)})"
             )
         names = shell.user_ns
-        exec(compile(ast.Module(body, []), "<cell>", "exec"), names)  # noqa: S102 - the reader's own cell
+        exec(compile(ast.Module(body, []), "cell", "exec"), names)  # noqa: S102 - the reader's own cell
 
         def value(node: ast.expr) -> Any:
-            return eval(compile(ast.Expression(node), "<cell>", "eval"), names)  # noqa: S307
+            return eval(compile(ast.Expression(node), "cell", "eval"), names)  # noqa: S307
 
         call = last.value
         named = {one.arg: value(one.value) for one in call.keywords if one.arg}
         found = counted(value(call.func), line.strip(), *map(value, call.args), **named)
         names["_answer"] = found
         print(found.answer[language()])  # noqa: T201
-        shown_by(picture(found, line.strip()))
-
-    from IPython import display
-
-    shown_by: Any = display.display
+        return picture(found, line.strip())
 
     shell.register_magic_function(magic, "cell", "roofline")

@@ -37,7 +37,7 @@ def mcp_command() -> None:
         from mcp.server import Server
         from mcp.server.stdio import stdio_server
     except ImportError:
-        said = "the package mcp is not installed: pip install 'course-lib[press,assistants]'"
+        said = "the package mcp is not installed: pip install 'mcp>=2.3'"
         raise MissingError(said) from None
     known = commands()
 
