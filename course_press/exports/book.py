@@ -1,4 +1,4 @@
-"""Prints a language of the book as one file: EPUB by pandoc, PDF by Chromium."""
+"""Prints a language of the book as one file: EPUB and Markdown by pandoc, PDF by Chromium."""
 
 import os
 import re
@@ -55,7 +55,7 @@ def export_book(
         file = folder / file_name(book, name)
         with staged(out) as work:
             made = work.resolve() / file.name
-            {"epub": _epub, "pdf": _pdf}[name](book, pages, made)
+            {"epub": _epub, "pdf": _pdf, "md": _markdown}[name](book, pages, made)
             made.replace(file)
         files.append(file)
     cover = out / lang / "index.html"
@@ -156,6 +156,20 @@ def _pdf(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
         raise CourseError(f"{said}:\n{done.stderr[-2000:].strip()}")
     dated = rb"\g<1>" + f"{_day(book):%Y%m%d%H%M%S}".encode()
     file.write_bytes(_DATED.sub(dated, file.read_bytes()))
+
+
+def _markdown(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
+    """The book as text, for whoever reads no pictures: of a figure its caption stays."""
+    chapters = list(_chapters(book, pages))
+    for chapter in chapters:
+        chapter["body"] = _markup(chapter["body"], [""] * len(chapter["figures"]))
+    (file.parent / "book.html").write_text(_page(book, chapters, paper=False), encoding="utf-8")
+    command = [pypandoc.get_pandoc_path(), "book.html", "-f", "html-native_divs-native_spans"]
+    command += ["-t", "gfm-raw_html+tex_math_dollars", "--wrap=none", "-o", str(file)]
+    done = _within_limit(command, file.parent)
+    if done.returncode:
+        said = f"pandoc could not write the {book.lang} book as Markdown"
+        raise CourseError(f"{said}:\n{done.stderr[-2000:].strip()}")
 
 
 def _epub(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:

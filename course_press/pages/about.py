@@ -13,7 +13,7 @@ from course_press.source.chapter import Chapter
 from course_press.source.errors import SourceError
 from course_press.source.install import address, edition, published
 
-FORMATS = ("epub", "pdf")
+FORMATS = ("epub", "pdf", "md")
 # Where the book as one file stands in the site, by course export: a build leaves this folder as it
 # is.
 FOLDER = "downloads"

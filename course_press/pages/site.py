@@ -233,6 +233,20 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
             "card": f"{site}/{cover}" if site and shown else None,
         }
         files[name] = landing.render(context, csp=csp.policy(landing.render(context, csp="")))
+    for one in listed:  # of the last page: an address that leads from the root of the host
+        name = f"{about.FOLDER}/{about.file_name(configured(first.root, one['code']), 'md')}"
+        text = name if (out / name).is_file() else ""
+        one |= {"href": f"{one['code']}/index.html", "text": text}
+    chapters = [
+        {
+            "title": chapter.title,
+            "href": f"{every[0]}/{chapter.path.with_suffix('.html').as_posix()}",
+            "description": chapter.meta.get("description", ""),
+        }
+        for chapter in first.chapters
+    ]
+    about_it = {"languages": listed, "chapters": chapters, "root": f"{site}/" if site else ""}
+    files["llms.txt"] = templates().get_template("llms.txt.j2").render(about_it)
     if site:
         folders = {lang: (stage if (stage / lang).is_dir() else out) / lang for lang in every}
         files["sitemap.xml"] = share.sitemap(site, folders)

@@ -16,7 +16,7 @@ from lxml import etree, html
 from course_lib import CourseError
 from course_press.exports import book as export
 from course_press.pages import site
-from course_press.source.book import languages
+from course_press.source.book import languages, read_book
 from course_press.source.errors import MissingError
 from tests.conftest import ROOT
 from tests.course_press.conftest import Copy, course
@@ -28,8 +28,28 @@ XHTML = "{http://www.w3.org/1999/xhtml}"
 def exported(tmp_path_factory):
     copy = Copy(tmp_path_factory.mktemp("exported") / "book")
     copy.build(("en", "es"))
-    export.export_book(copy.root, "es", ["epub"], copy.root / "_site")
+    export.export_book(copy.root, "es", ["epub", "md"], copy.root / "_site")
     return copy.root
+
+
+def test_the_markdown_has_every_chapter_its_numbers_and_maths_and_no_markup(exported):
+    text = (exported / "_site" / "downloads" / "book-es.md").read_text(encoding="utf-8")
+    titles = [line for line in text.splitlines() if line.startswith("# ")]
+    assert len(titles) >= len(
+        [one for one in read_book(exported, "es").chapters if not one.is_cover]
+    )
+    assert "$" in text
+    assert "The ridge is 500 FLOP/B" in text
+    assert not re.search(r"</?(?:div|span|svg|math|script)\b", text)
+
+
+def test_an_assistant_is_told_of_every_chapter_and_of_the_text(exported):
+    site = exported / "_site"
+    text = (site / "llms.txt").read_text(encoding="utf-8")
+    links = [link.split("/", 3)[-1] for link in re.findall(r"\]\(([^)]+)\)", text)]
+    assert len(links) > 3
+    assert all(line.count("](") <= 2 for line in text.splitlines())
+    assert all(list(site.glob(f"**/{link.rpartition('/')[2]}")) for link in links)
 
 
 @pytest.fixture(scope="module")
