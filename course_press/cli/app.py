@@ -20,6 +20,7 @@ from course_press.cli import (
     build,
     diagnose,
     exercises,
+    fits,
     grading,
     labs,
     new,
@@ -35,7 +36,8 @@ from course_press.source.errors import MissingError
 from course_press.source.install import address, published
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", add_completion=False)
-for commands in (build, new, specs, predict, serving, training, diagnose, labs, grading, exercises):
+ANSWERS = (predict, fits, serving, training, diagnose)
+for commands in (build, new, specs, *ANSWERS, labs, grading, exercises):
     app.add_typer(commands.app)
 # Commands that show the data as it is written: their numbers are English, too.
 IN_ENGLISH = ("chips", "chip", "compare", "models", "calibrate")

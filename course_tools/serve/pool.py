@@ -50,6 +50,7 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True):
     runtime, chip : context and workspaces, and as much more for each further chip or all of them.
     sampler : copies of the logits of a step's sequences, in single precision.
     graphs : what captured graphs are estimated at.
+    sequences : of a step; 0 where the engine goes by the card.
     windows : pages of layers with a window: ``"full"``, ``"grouped"`` or only the ``"window"``.
     prompts : how the profiling run has them.
     block : tokens of a page.
@@ -64,6 +65,7 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True):
     chip: float
     sampler: float
     graphs: float
+    sequences: int
     windows: str
     prompts: str
     block: int
@@ -103,6 +105,7 @@ class Pool:
     kept : what the model keeps.
     reserved : what the engine keeps, by name; empty where no engine was named.
     row : the engine's constants, and `known`, whether its version is among those seen.
+    share : of the memory that it plans with.
     users, context : sequences, and tokens of each.
     tokens, sequences : most of a step, as the profiling run has them.
     """
@@ -112,6 +115,7 @@ class Pool:
     reserved: Mapping[str, float]
     row: Reserve
     known: bool
+    share: float
     users: int
     context: int
     tokens: int
@@ -190,7 +194,7 @@ class Pool:
         return low
 
 
-def blocks_in(room: float, block: float) -> int:
+def blocks_in(room: Any, block: float) -> int:
     """Pages for which there is room."""
     return int(room // block)
 
@@ -231,7 +235,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 # What must be kept, and nothing else.
 NOTHING = Reserve(
     engine="", since="", until="", share="1", of="total", runtime=0, chip=0, sampler=0, graphs=0,
-    windows="window", prompts="once", block=1, source="",
+    sequences=0, windows="window", prompts="once", block=1, source="",
 )  # fmt: skip
 
 
@@ -275,13 +279,13 @@ def pool(
     if (size := size or on.memory) is None:
         raise CourseError(f"{on.key} has no published memory: pass --memory in GB")
     size = single("memory", positive("memory", size))
-    kept = _kept(meant, on, many, length, shared, row, formats)
+    kept = _kept(meant, on, length, shared, row, formats)
     how = engine("vllm").on(on)
     wide = count("tokens", tokens) if tokens else how.max_num_batched_tokens
-    seqs = count("sequences", sequences) if sequences else min(how.max_num_seqs, wide)
+    seqs = count("sequences", sequences or min(row.sequences or how.max_num_seqs, wide))
     if row.prompts == "whole":  # one step is a whole prompt, and the sampler then runs, too
         cut = length > WHOLE
-        wide, seqs = tokens or (CUT if cut else max(CUT, length)), sequences or (0 if cut else 256)
+        wide, seqs = tokens or (CUT if cut else max(CUT, length)), 0 if cut else seqs
     elif row.prompts == "once":
         wide = length
     share = _share(row, size / GIB, shared) if utilization is None else utilization
@@ -292,16 +296,16 @@ def pool(
         held["runtime"] = GIB * (row.runtime + row.chip * shared)
         held["beyond"] = (1 - share) * (size - held["runtime"])
     else:
-        held["activations"] = _in_flight(row, kept, wide, seqs, length)
+        held["activations"] = _in_flight(row, kept, wide, seqs, many * length)
         held["graphs"] = GIB * row.graphs
         rest = size if row.of == "total" else size - kept.weights - sum(held.values())
         held["beyond"] = (1 - share) * rest
     held = {name: value for name, value in held.items() if value > 0}
-    return Pool(size, kept, held, row, seen, many, length, wide, seqs)
+    return Pool(size, kept, held, row, seen, share, many, length, wide, seqs)
 
 
 def _in_flight(row: Reserve, kept: Kept, tokens: int, sequences: int, context: int) -> float:
-    """What a profiling run holds at once, or llama.cpp's compute buffer."""
+    """What a profiling run holds at once; or llama.cpp's compute buffer, of all slots' context."""
     if not row.engine:
         return 0.0
     if row.prompts in ("flash", "masked"):
@@ -329,9 +333,7 @@ CHUNKS = ((160, 16_384), (60, 8_192), (35, 4_096), (0, 2_048))
 GRAPHS = ((90, 512, 512), (60, 256, 512), (35, 32, 160), (0, 24, 80))
 
 
-def _kept(
-    meant: Named, on: Accelerator, users: int, context: int, tp: int, row: Reserve, formats: Any
-) -> Kept:
+def _kept(meant: Named, on: Accelerator, context: int, tp: int, row: Reserve, formats: Any) -> Kept:
     """What a model keeps: from its sizes, or from a trace at two lengths."""
     one = meant.model
     if not isinstance(one, Transformer):
