@@ -1,5 +1,6 @@
 """Whether a model fits: what must be kept, what an engine keeps from it, how long and how many."""
 
+from bisect import bisect_left
 from contextlib import suppress
 from typing import Any
 
@@ -10,13 +11,18 @@ from course_tools import train
 from course_tools.counting import Named
 from course_tools.counting import named as model_named
 from course_tools.serve import Pool, pool
-from course_tools.serve.pool import devices
+from course_tools.serve.memory import devices
 from course_book.answers.record import Answer, Interval, Remedy, Term, in_each_language
 from course_book.text import n, t
 
 # Shares of the pool around it where lines of engines' logs lie, of versions that were seen and of
 # others: tests/course_tools/serve/test_pool.py has them.
 SEEN, UNSEEN = 0.03, 0.10
+WINDOWS = {
+    "full": "pages of all layers hold all tokens",
+    "grouped": "pages of layers with a window hold its tokens and a step's, in groups",
+    "window": "layers with a window hold its tokens",
+}
 
 
 def fits(
@@ -44,50 +50,54 @@ def fits(
     """
     meant, on = model_named(model) if isinstance(model, str) else model, accelerator(chip)
     if method is not None:
-        return _trained(meant, on, method, engine, users, context, **how)
+        return _trained(meant, on, method, users, context, engine=engine, **how)
     one = pool(meant, on, engine, users=users, context=context, **how)
-    inside, kept = bool(one.left >= 0), one.kept
-    parts = {"weights": kept.weights, "kv-cache": one.cache, **one.reserved, "left": one.left}
-    values = {
-        "fits": inside,
-        "needed_bytes": kept.weights + one.cache,
-        "reserved_bytes": sum(one.reserved.values()),
-        "left_bytes": one.left,
-        "kv_bytes_per_token": kept.token,
-        "longest_context": one.longest_context,
-        "most_users": one.most_users,
-        "pool_bytes": one.bytes,
-        "pool_tokens": one.pool_tokens if engine else None,
-        "total_bytes": one.total,
-    }
-    of = {"model": meant.name, "chip": on.short, "users": one.users}
-
-    def say() -> str:
-        said = {**of, "context": n(one.context), "kv": n(kept.token, "B")}
-        said |= {"short": n(-one.left, "B"), "most": n(one.most_users)}
-        said["longest"] = n(one.longest_context)
-        verdict = t("fits-yes" if inside else "fits-no").format(**said)
-        return f"{verdict} {t('fits-room').format(**said)}"
-
-    whose = f"{one.row.engine}@{one.row.since}"
+    kept, row = one.kept, one.row
+    said = {"most": one.most_users, "longest": one.longest_context, "context": one.context}
+    more = {"pool_bytes": one.bytes, "pool_tokens": one.pool_tokens if engine else None}
     margin = one.bytes * (SEEN if one.known else UNSEEN)
-    seen = Interval(one.bytes - margin, one.bytes + margin, "B", one.row.source)
-    return Answer(
-        question="fits",
-        answer=in_each_language(say),
-        values=values,
+    seen = Interval(one.bytes - margin, one.bytes + margin, "B", row.source)
+    return _answer(
+        {"weights": kept.weights, "kv-cache": one.cache, **one.reserved, "left": one.left},
+        {
+            "needed_bytes": kept.weights + one.cache,
+            "reserved_bytes": sum(one.reserved.values()),
+            "kv_bytes_per_token": kept.token,
+            "longest_context": one.longest_context,
+            "most_users": one.most_users,
+            **more,
+        },
+        lambda inside: (
+            t("fits-yes" if inside else "fits-no").format(
+                model=meant.name,
+                chip=on.short,
+                users=one.users,
+                context=n(one.context),
+                kv=n(kept.token, "B"),
+                short=n(-one.left, "B"),
+            )
+            + " "
+            + t("fits-room").format(users=one.users, **{key: n(of) for key, of in said.items()})
+        ),
         assumed=_assumed(meant, on, one, engine, context, how),
-        because=_terms(parts, one.total),
         next=_remedies(meant, on, engine, one, how),
-        sources=(f"{whose}: {one.row.source}",) if engine else (),
+        sources=(f"{row.engine}@{row.since}: {row.source}",) if engine else (),
         range=seen if engine and one.bytes > 0 else None,
     )
 
 
-def _terms(parts: dict[str, float], total: float) -> tuple[Term, ...]:
-    """Parts of the memory, largest first, and what is left last."""
-    found = [Term(name, float(size), "B", float(size / total)) for name, size in parts.items()]
-    return tuple(sorted(found, key=lambda one: (one.name == "left", -one.value)))
+def _answer(parts: dict[str, float], values: dict[str, Any], say: Any, **rest: Any) -> Answer:
+    """The answer of so many bytes by their names, of which the last are left."""
+    total, left = sum(parts.values()), parts["left"]
+    held = {name: float(size) for name, size in parts.items() if size or name == "left"}
+    found = [Term(name, size, "B", size / total) for name, size in held.items()]
+    return Answer(
+        question="fits",
+        answer=in_each_language(lambda: say(left >= 0)),
+        values={"fits": bool(left >= 0), "left_bytes": left, "total_bytes": total, **values},
+        because=tuple(sorted(found, key=lambda one: (one.name == "left", -one.value))),
+        **rest,
+    )
 
 
 def _assumed(
@@ -99,36 +109,29 @@ def _assumed(
     how: dict[str, Any],
 ) -> dict[str, Any]:
     """What was not said and taken, and which convention where there are two."""
-    found: dict[str, Any] = {}
+    row, model, found = one.row, meant.model, dict[str, Any]()
     if engine is None:
         found["engine"] = "none: only what must be kept is counted"
     elif not one.known:
-        row, why = one.row, "the nearest seen" if "@" in engine else "the newest seen"
+        why = "the nearest seen" if "@" in engine else "the newest seen"
         found["engine"] = f"constants of {row.engine} {row.since} to {row.until}, {why}"
-    if engine and how.get("utilization") is None:
+    if engine and "utilization" not in how:
         found["utilization"] = round(one.share, 3)
-    if how.get("total") is None:
-        driver = engine is not None and on.key in devices()
-        found["memory"] = (
-            f"as the {'driver reports' if driver else 'spec table has'}, {one.total:.0f} B"
-        )
+    if "total" not in how:
+        where = "the driver reports" if engine and on.key in devices() else "the spec table has"
+        found["memory"] = f"{one.total:.0f} B, as {where}"
     if context is None:
         found["context"] = one.context
     if meant.limit and one.longest_context > meant.limit:
         found["model_limit"] = meant.limit
-    if engine and one.row.prompts != "once":
+    if row.prompts in ("whole", "cut"):
         found["step"] = {"tokens": one.tokens, "sequences": one.sequences}
-    model = meant.model
     if isinstance(model, Transformer) and model.windowed:
-        every, layer = one.kept.token, one.kept.layer
+        past = one.kept.layer * (model.layers - model.windowed)
         found["sliding_windows"] = {
-            "taken": {
-                "full": "pages of all layers hold all tokens",
-                "grouped": "pages of layers with a window hold its tokens, in groups",
-                "window": "layers with a window hold its tokens",
-            }[one.row.windows],
-            "all_layers_bytes_per_token": every,
-            "past_the_window_bytes_per_token": layer * (model.layers - model.windowed),
+            "taken": WINDOWS[row.windows],
+            "all_layers_bytes_per_token": one.kept.token,
+            "past_the_window_bytes_per_token": past,
         }
     return found
 
@@ -139,23 +142,19 @@ def _remedies(
     """The three changes after which most sequences of this length fit, each of them computed."""
 
     def most(of: Pool) -> float:
-        each = of.sequence(of.context)
-        return max(of.bytes / each, 0.0) if each else 0.0
+        return max(of.bytes / (of.sequence(of.context) or 1.0), 0.0)
 
     now, found = most(one), dict[str, Remedy]()
-    tried = [("w", "fp8"), ("w", "awq"), ("kv", "fp8"), ("tp", 2 * how.get("tp", 1))]
-    for name, value in [*tried, ("context", max(one.context // 2, 1))]:
+    narrower = [] if meant.stored else [("w", "fp8"), ("w", "awq")]
+    others = [("kv", "fp8"), ("tp", 2 * how.get("tp", 1)), ("context", max(one.context // 2, 1))]
+    for name, value in [*narrower, *others]:
         asked = {"users": one.users, "context": one.context, **how, name: value}
         with suppress(CourseError):
             then = most(pool(meant, on, engine, **asked))
             factor = then / now if now >= 1 else then
-
-            def say(name: str = name, value: Any = value) -> str:
-                return t(f"fits-do-{name}").format(value=value)
-
-            better = factor > (found[name].factor if name in found else 1.0)
-            if better and (name != "w" or meant.stored is None):
-                found[name] = Remedy(in_each_language(say), {name: value}, factor)
+            what = in_each_language(lambda: t(f"fits-do-{name}").format(value=value))  # noqa: B023
+            if factor > (found[name].factor if name in found else 1.0):
+                found[name] = Remedy(what, {name: value}, factor)
     return tuple(sorted(found.values(), key=lambda each: -each.factor)[:3])
 
 
@@ -163,7 +162,6 @@ def _trained(
     meant: Named,
     on: Accelerator,
     method: str,
-    engine: str | None,
     users: int,
     context: int | None,
     *,
@@ -172,8 +170,7 @@ def _trained(
     **rest: Any,
 ) -> Answer:
     """Whether a step of training fits: `course_tools.train` says what it keeps."""
-    given = [name for name, value in {"engine": engine, **rest}.items() if value is not None]
-    if given:
+    if given := [name for name, value in rest.items() if value is not None]:
         raise CourseError(f"{given[0]} must be left out with method {method!r}: that is training")
     if not isinstance(model := meant.model, Transformer):
         raise CourseError(f"model {meant.name!r} must be one whose sizes are known, to be trained")
@@ -184,39 +181,22 @@ def _trained(
     def kept(many: int, tokens: int) -> train.TrainingMemory:
         return train.memory(model, f"tp={tp},mbs={many}", tokens, method=method)
 
-    def largest(ok: Any) -> int:
-        high = 1
-        while high < 2**24 and ok(high):
-            high *= 2
-        low = high // 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if ok(middle) else (low, middle)
-        return low
+    def too_large(many: int, tokens: int) -> bool:
+        return float(kept(many, tokens).total) > size
 
-    one = kept(users, length)
-    parts = {name: float(value) for name, value in one.parts.items() if float(value) > 0}
+    one, most = kept(users, length), range(1, 2**24)
     needed = float(one.total)
-    inside, said = needed <= size, {"model": meant.name, "chip": on.short, "users": users}
-
-    def say() -> str:
-        sizes = {"needed": n(needed, "B"), "total": n(size, "B"), "context": n(length)}
-        key = "fits-train-yes" if inside else "fits-train-no"
-        return t(key).format(**said, **sizes, method=method)
-
-    return Answer(
-        question="fits",
-        answer=in_each_language(say),
-        values={
-            "fits": inside,
+    sizes = {"needed": n(needed, "B"), "total": n(size, "B"), "context": n(length)}
+    of = {"model": meant.name, "chip": on.short, "users": users, "method": method, **sizes}
+    return _answer(
+        {**{name: float(of) for name, of in one.parts.items()}, "left": size - needed},
+        {
             "needed_bytes": needed,
             "reserved_bytes": 0.0,
-            "left_bytes": size - needed,
             "kv_bytes_per_token": 0.0,
-            "longest_context": largest(lambda tokens: float(kept(users, tokens).total) <= size),
-            "most_users": largest(lambda many: float(kept(many, length).total) <= size),
-            "total_bytes": size,
+            "longest_context": bisect_left(most, True, key=lambda n: too_large(users, n)),
+            "most_users": bisect_left(most, True, key=lambda n: too_large(n, length)),
         },
+        lambda inside: t("fits-train-yes" if inside else "fits-train-no").format(**of),
         assumed={"optimizer": "adamw", **({} if context else {"context": length})},
-        because=_terms({**parts, "left": size - needed}, size),
     )

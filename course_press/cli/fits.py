@@ -89,7 +89,7 @@ def fits_command(
             what = one.what[language()]
             tell(t("fits-gains").format(what=what, factor=n(one.factor)))
         if engine is None and method is None:
-            tell(t("fits-only"))
+            tell(t("fits-only").format(engine="vllm@0.11.1"))
         said = "; ".join(f"{name} {value}" for name, value in found.assumed.items())
         if said:
             tell(t("fits-taken").format(what=said), style="dim")

@@ -11,7 +11,7 @@ from course_tools.serve.fleet import (
     service,
     simulate,
 )
-from course_tools.serve.pool import Pool, pool
+from course_tools.serve.memory import Pool, pool
 from course_tools.serve.queues import in_system, speculated, speedup, usd_per_mtoken, wait
 from course_tools.serve.requests import (
     LATENCIES,

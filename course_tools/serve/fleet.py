@@ -21,7 +21,7 @@ from course_lib.workloads.precision import FormatOptions, Formats, of_model
 from course_lib.workloads.weights import cache_bytes
 from course_tools.serve.batching import DONE, Replica, Sequence
 from course_tools.serve.clock import StepTimeModel, step_times
-from course_tools.serve.pool import blocks_in
+from course_tools.serve.memory import blocks_in
 from course_tools.serve.queues import usd_per_mtoken
 from course_tools.serve.requests import LATENCIES, LoggedStep, Requests, Served
 from course_tools.serve.settings import EngineSettings, engine, spread

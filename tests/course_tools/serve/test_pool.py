@@ -1,16 +1,17 @@
 """The pool of an engine's cache, beside lines of engines' logs."""
 
+import json
+from dataclasses import replace
 from math import ceil
 
 import pytest
 
 from course_lib import CourseError
-from course_lib.specs import chips, model, models
-from course_lib.specs.models import Transformer
+from course_lib.specs import Transformer, chips, model, models
 from course_tools.counting import named
 from course_tools.serve import pool
 from course_tools.serve.fleet import cache_blocks
-from course_tools.serve.pool import GIB, reserve, reserves
+from course_tools.serve.memory import GIB, reserve, reserves
 
 LLAMA = "llama-3-8b"  # Llama 3.1 8B has the same sizes
 # What an engine's log says of its cache: model, chip, engine, settings, GiB.
@@ -21,17 +22,10 @@ FITTED = [
     (LLAMA, "h100-sxm", "vllm@0.6.6", {"context": 8_192, "total": 79.14 * GIB}, 54.93),
     # GPU KV cache size: 148,096 tokens, with room for adapters
     (LLAMA, "a100-sxm-40", "vllm@0.8.2", {"context": 131_072}, 148_096 * 2**17 / GIB),
-    # 1,131,008 tokens of 28 KiB: R1-Distill-Qwen-1.5B, beside weights of 3.35 GiB
     # 545,456 tokens on an H100 NVL
     (LLAMA, "h100-sxm", "vllm@0.19.0", {"context": 32_768, "total": 93.1 * GIB}, 66.58),
     # 1,391,552 tokens of 80 KiB: Llama 3.3 70B over four H200
-    (
-        "llama-3-70b",
-        "h200-sxm",
-        "vllm@0.12.0",
-        {"context": 8_192, "tp": 4, "w": "fp8"},
-        106.17,
-    ),
+    ("llama-3-70b", "h200-sxm", "vllm@0.12.0", {"context": 8_192, "tp": 4, "w": "fp8"}, 106.17),
     # 89,040 tokens on a card of 32 GB
     ("qwen3-8b", "rtx-4090", "vllm@0.24.0", {"context": 32_768, "total": 31.36 * GIB}, 12.23),
     # 460,496 tokens
@@ -170,9 +164,6 @@ def test_a_trace_and_the_sizes_keep_the_same():
         "num_key_value_heads": 2, "vocab_size": 256, "max_position_embeddings": 512,
         "dtype": "bfloat16",
     }  # fmt: skip
-    import json
-    from dataclasses import replace
-
     sizes = named("-", json.dumps(config))
     traced = replace(sizes, model=None)
     one, other = (pool(each, "l4", context=512) for each in (sizes, traced))
