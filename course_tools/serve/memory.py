@@ -60,7 +60,8 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True):
     # one: the total, what is free at the start, or what is left beside the weights.
     share: str = "1"
     of: str = "total"
-    # runtime, chip: context and workspaces; as much more where chips share, or for each of them
+    # runtime, chip: context and workspaces; and as much more for each of several chips, or of all
+    # where the share is of what is free at the start
     runtime: float = 0.0
     chip: float = 0.0
     sampler: float = 0.0  # copies of the logits of a step's sequences, in single precision
@@ -275,7 +276,7 @@ def pool(
     share = _share(row, size / GIB, shared) if utilization is None else utilization
     if not 0 < share <= 1:
         raise CourseError(f"utilization must be above 0 and at most 1 (got {share:g})")
-    more = shared if row.of == "start" else shared > 1
+    more = shared if shared > 1 or row.of == "start" else 0
     held = {"runtime": GIB * (row.runtime + row.chip * more)}
     if row.of != "start":  # where it is, both are outside the engine's share
         held["activations"] = _in_flight(row, kept, wide, seqs, many * length)
