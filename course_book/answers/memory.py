@@ -15,8 +15,8 @@ from course_tools.serve.memory import devices
 from course_book.answers.record import Answer, Interval, Remedy, Term, in_each_language
 from course_book.text import n, t
 
-# Shares of the pool around it where lines of engines' logs lie, of versions that were seen and of
-# others: tests/course_tools/serve/test_pool.py has them.
+# Shares of the pool around it, or half as much of the memory, where lines of engines' logs lie, of
+# versions that were seen and of others: tests/course_tools/serve/test_pool.py has them.
 SEEN, UNSEEN = 0.03, 0.10
 WINDOWS = {
     "full": "pages of all layers hold all tokens",
@@ -55,8 +55,8 @@ def fits(
     kept, row = one.kept, one.row
     said = {"most": one.most_users, "longest": one.longest_context, "context": one.context}
     more = {"pool_bytes": one.bytes, "pool_tokens": one.pool_tokens if engine else None}
-    margin = one.bytes * (SEEN if one.known else UNSEEN)
-    seen = Interval(one.bytes - margin, one.bytes + margin, "B", row.source)
+    margin = (SEEN if one.known else UNSEEN) * max(one.bytes, one.total / 2)
+    seen = Interval(max(one.bytes - margin, 0.0), one.bytes + margin, "B", row.source)
     return _answer(
         {"weights": kept.weights, "kv-cache": one.cache, **one.reserved, "left": one.left},
         {
