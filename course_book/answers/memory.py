@@ -53,7 +53,16 @@ def fits(
         return _trained(meant, on, method, users, context, engine=engine, **how)
     one = pool(meant, on, engine, users=users, context=context, **how)
     kept, row = one.kept, one.row
-    said = {"most": one.most_users, "longest": one.longest_context, "context": one.context}
+
+    def sizes() -> dict[str, str]:
+        found = {"kv": n(kept.token, "B"), "short": n(-one.left, "B"), "context": n(one.context)}
+        found |= {"model": meant.name, "chip": on.short, "users": str(one.users)}
+        return found | {"most": n(one.most_users or 0), "longest": n(one.longest_context or 0)}
+
+    def say(inside: bool) -> str:
+        keys = ["fits-yes" if inside else "fits-no"] + ["fits-room"] * (kept.token > 0)
+        return " ".join(t(key).format(**sizes()) for key in keys)
+
     more = {"pool_bytes": one.bytes, "pool_tokens": one.pool_tokens if engine else None}
     margin = (SEEN if one.known else UNSEEN) * max(one.bytes, one.total / 2)
     seen = Interval(max(one.bytes - margin, 0.0), one.bytes + margin, "B", row.source)
@@ -67,19 +76,8 @@ def fits(
             "most_users": one.most_users,
             **more,
         },
-        lambda inside: (
-            t("fits-yes" if inside else "fits-no").format(
-                model=meant.name,
-                chip=on.short,
-                users=one.users,
-                context=n(one.context),
-                kv=n(kept.token, "B"),
-                short=n(-one.left, "B"),
-            )
-            + " "
-            + t("fits-room").format(users=one.users, **{key: n(of) for key, of in said.items()})
-        ),
-        assumed=_assumed(meant, on, one, engine, context, how),
+        say,
+        assumed=_assumed(meant, on, one, {"engine": engine, "context": context, **how}),
         next=_remedies(meant, on, engine, one, how),
         sources=(f"{row.engine}@{row.since}: {row.source}",) if engine else (),
         range=seen if engine and one.bytes > 0 else None,
@@ -100,29 +98,22 @@ def _answer(parts: dict[str, float], values: dict[str, Any], say: Any, **rest: A
     )
 
 
-def _assumed(
-    meant: Named,
-    on: Accelerator,
-    one: Pool,
-    engine: str | None,
-    context: int | None,
-    how: dict[str, Any],
-) -> dict[str, Any]:
+def _assumed(meant: Named, on: Accelerator, one: Pool, asked: dict[str, Any]) -> dict[str, Any]:
     """What was not said and taken, and which convention where there are two."""
-    row, model, found = one.row, meant.model, dict[str, Any]()
+    row, model, engine, found = one.row, meant.model, asked["engine"], dict[str, Any]()
     if engine is None:
         found["engine"] = "none: only what must be kept is counted"
     elif not one.known:
         why = "the nearest seen" if "@" in engine else "the newest seen"
         found["engine"] = f"constants of {row.engine} {row.since} to {row.until}, {why}"
-    if engine and "utilization" not in how:
+    if engine and "utilization" not in asked:
         found["utilization"] = round(one.share, 3)
-    if "total" not in how:
+    if "total" not in asked:
         where = "the driver reports" if engine and on.key in devices() else "the spec table has"
         found["memory"] = f"{one.total:.0f} B, as {where}"
-    if context is None:
+    if asked["context"] is None:
         found["context"] = one.context
-    if meant.limit and one.longest_context > meant.limit:
+    if meant.limit and (one.longest_context or 0) > meant.limit:
         found["model_limit"] = meant.limit
     if row.prompts in ("whole", "cut"):
         found["step"] = {"tokens": one.tokens, "sequences": one.sequences}
@@ -142,8 +133,10 @@ def _remedies(
     """The three changes after which most sequences of this length fit, each of them computed."""
 
     def most(of: Pool) -> float:
-        return max(of.bytes / (of.sequence(of.context) or 1.0), 0.0)
+        return max(of.bytes / of.sequence(of.context), 0.0)
 
+    if not one.sequence(one.context):
+        return ()
     now, found = most(one), dict[str, Remedy]()
     narrower = [] if meant.stored else [("w", "fp8"), ("w", "awq")]
     others = [("kv", "fp8"), ("tp", 2 * how.get("tp", 1)), ("context", max(one.context // 2, 1))]
@@ -153,24 +146,17 @@ def _remedies(
             then = most(pool(meant, on, engine, **asked))
             factor = then / now if now >= 1 else then
             what = in_each_language(lambda: t(f"fits-do-{name}").format(value=value))  # noqa: B023
-            if factor > (found[name].factor if name in found else 1.0):
+            if factor > (found[name].factor if name in found else 1.01):
                 found[name] = Remedy(what, {name: value}, factor)
     return tuple(sorted(found.values(), key=lambda each: -each.factor)[:3])
 
 
 def _trained(
-    meant: Named,
-    on: Accelerator,
-    method: str,
-    users: int,
-    context: int | None,
-    *,
-    tp: int = 1,
-    total: float | None = None,
-    **rest: Any,
+    meant: Named, on: Accelerator, method: str, users: int, context: int | None, **how: Any
 ) -> Answer:
     """Whether a step of training fits: `course_tools.train` says what it keeps."""
-    if given := [name for name, value in rest.items() if value is not None]:
+    tp, total = how.pop("tp", 1), how.pop("total", None)
+    if given := [name for name, value in how.items() if value is not None]:
         raise CourseError(f"{given[0]} must be left out with method {method!r}: that is training")
     if not isinstance(model := meant.model, Transformer):
         raise CourseError(f"model {meant.name!r} must be one whose sizes are known, to be trained")
@@ -182,7 +168,7 @@ def _trained(
         return train.memory(model, f"tp={tp},mbs={many}", tokens, method=method)
 
     def too_large(many: int, tokens: int) -> bool:
-        return float(kept(many, tokens).total) > size
+        return bool(kept(many, tokens).total > size)
 
     one, most = kept(users, length), range(1, 2**24)
     needed = float(one.total)

@@ -173,15 +173,19 @@ class Pool:
         return self.bytes - self.cache
 
     @property
-    def most_users(self) -> int:
-        """The most sequences of this length."""
+    def most_users(self) -> int | None:
+        """The most sequences of this length; `None` where they keep nothing."""
         each = self.sequence(self.context)
-        return max(int(self.bytes // each), 0) if each else 0
+        return max(int(self.bytes // each), 0) if each else None
 
     @property
-    def longest_context(self) -> int:
-        """The most tokens of each of so many sequences that memory has room for."""
-        tokens = range(1, max(int(self.bytes), 1) if self.kept.token else 1)
+    def longest_context(self) -> int | None:
+        """The most tokens of each of so many sequences that memory has room for; `None` where
+        tokens keep nothing.
+        """
+        if not self.kept.token:
+            return None
+        tokens = range(1, max(int(self.bytes), 1))
         return bisect_left(tokens, True, key=lambda n: self.users * self.sequence(n) > self.bytes)
 
 
