@@ -270,8 +270,9 @@ def pool(
         raise CourseError(f"{on.key} has no published memory: pass --memory in GB")
     size = single("memory", positive("memory", size))
     kept, how = _kept(meant, on, length, shared, row, formats), engine("vllm").on(on)
-    wide = count("tokens", tokens or how.max_num_batched_tokens)
-    seqs = count("sequences", sequences or min(row.sequences or how.max_num_seqs, wide))
+    wide = how.max_num_batched_tokens if tokens is None else count("tokens", tokens)
+    seqs = min(row.sequences or how.max_num_seqs, wide)
+    seqs = seqs if sequences is None else count("sequences", sequences)
     if row.prompts == "whole":  # one step is a whole prompt, and the sampler then runs, too
         cut = length > WHOLE
         wide, seqs = tokens or (CUT if cut else max(CUT, length)), 0 if cut else seqs
@@ -315,6 +316,8 @@ def _share(row: Reserve, gib: float, tp: int) -> float:
 def _kept(meant: Named, on: Accelerator, context: int, tp: int, row: Reserve, formats: Any) -> Kept:
     """What a model keeps: from its sizes, or from a trace at two lengths."""
     one = meant.model
+    if meant.stored is not None and formats.get("w") is not None:
+        raise CourseError(f"weights {formats['w']!r} must be left out: the file says their formats")
     if not isinstance(one, Transformer):
         return _traced(meant, on, context, tp, formats)
     fm = of_model(one, on, **formats)

@@ -75,6 +75,8 @@ def test_a_gguf_says_which_model_it_holds(tmp_path):
     assert meant.model.head == "tied"
     assert meant.limit == 1_024
     assert pool(meant, "l4", "llama.cpp@b7000").kept.weights == meant.stored
+    with pytest.raises(CourseError, match="weights 'int8'"):
+        pool(meant, "l4", w="int8")
 
 
 @pytest.mark.parametrize(
