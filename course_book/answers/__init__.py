@@ -1,5 +1,6 @@
 """One record behind every answer: a sentence in each language, numbers, why, what next."""
 
+from course_book.answers.memory import fits
 from course_book.answers.record import (
     Answer,
     Interval,
@@ -11,4 +12,14 @@ from course_book.answers.record import (
     schema,
 )
 
-__all__ = ["Answer", "Interval", "Remedy", "Term", "cited", "in_each_language", "refused", "schema"]
+__all__ = [
+    "Answer",
+    "Interval",
+    "Remedy",
+    "Term",
+    "cited",
+    "fits",
+    "in_each_language",
+    "refused",
+    "schema",
+]

@@ -16,11 +16,11 @@ import typer
 
 from course_lib import CourseError
 from course_book.answers import refused, schema
-from course_press.cli import diagnose, predict, serving, training
+from course_press.cli import diagnose, fits, predict, serving, training
 from course_press.source.errors import MissingError
 
 app = typer.Typer()
-QUESTIONS = (predict.app, serving.app, training.app, diagnose.app)
+QUESTIONS = (fits.app, predict.app, serving.app, training.app, diagnose.app)
 # What an assistant may ask, and what it may not: what writes a file, or is fixed for it.
 VERBS = ("fits", "predict", "verify", "diagnose", "serve", "train")
 _LEFT_OUT = {"as_json", "plot", "out"}

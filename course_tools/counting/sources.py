@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from course_lib.core.checks import CourseError, shown, text
 from course_lib.specs import Model, Transformer, model, models
 from course_lib.specs.provenance import Figure, as_record
 from course_tools.counting.building import limit_of
+from course_tools.counting.headers import SUFFIXES, stored
 from course_tools.counting.huggingface import is_known, size_names, sizes
 
 _SAID = {
@@ -34,12 +35,14 @@ class Named:
     model : of the table, or described by a configuration to the last parameter; `None` otherwise.
     config : what a config.json holds.
     function : ``module:function``.
+    stored : byte of the weights where their file was named.
     """
 
     name: str
     model: Model | None = None
     config: dict[str, Any] | None = None
     function: str = ""
+    stored: float | None = None
 
     @property
     def limit(self) -> int | None:
@@ -55,8 +58,9 @@ def named(given: str, written: str | None = None) -> Named:
 
     Parameters
     ----------
-    given : a key of the table; the path of a config.json, or of its folder; ``module:function``; or
-        ``"-"``.
+    given : a key of the table; the path of a config.json, or of its folder; of a .gguf, or of a
+        .safetensors or its .index.json beside a config.json, of which only the beginning is read;
+        ``module:function``; or ``"-"``.
     written : the configuration itself, where `given` is ``"-"``.
 
     Examples
@@ -71,6 +75,11 @@ def named(given: str, written: str | None = None) -> Named:
         return _configured("config", config_of(written or "", "standard input"))
     path = Path(given)
     path = path / "config.json" if path.is_dir() and given not in models() else path
+    if path.name.endswith(SUFFIXES):
+        size, config = stored(path)
+        if config is not None:
+            return replace(_configured(path.stem, config), stored=size)
+        return replace(named(str(path.parent / "config.json")), stored=size)
     if path.is_file() or path.suffix == ".json":
         if not path.is_file():
             raise CourseError(f"file {given!r} is not there: pass the path of a config.json")

@@ -11,6 +11,7 @@ from course_tools.serve.fleet import (
     service,
     simulate,
 )
+from course_tools.serve.memory import Pool, pool
 from course_tools.serve.queues import in_system, speculated, speedup, usd_per_mtoken, wait
 from course_tools.serve.requests import (
     LATENCIES,
@@ -28,6 +29,7 @@ __all__ = [
     "ROUTERS",
     "SHARES",
     "EngineSettings",
+    "Pool",
     "Requests",
     "Served",
     "ServingLayout",
@@ -40,6 +42,7 @@ __all__ = [
     "linear_step_times",
     "on_one_replica",
     "plan",
+    "pool",
     "read_requests",
     "sensitivity",
     "service",

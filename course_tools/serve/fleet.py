@@ -21,6 +21,7 @@ from course_lib.workloads.precision import FormatOptions, Formats, of_model
 from course_lib.workloads.weights import cache_bytes
 from course_tools.serve.batching import DONE, Replica, Sequence
 from course_tools.serve.clock import StepTimeModel, step_times
+from course_tools.serve.memory import blocks_in
 from course_tools.serve.queues import usd_per_mtoken
 from course_tools.serve.requests import LATENCIES, LoggedStep, Requests, Served
 from course_tools.serve.settings import EngineSettings, engine, spread
@@ -259,7 +260,7 @@ def free_blocks(one: Transformer, on: Accelerator, how: EngineSettings, fm: Form
     block = how.block_size * cache_bytes(one, fm, tp=tp)
     if given is not None:
         # An engine may have been told to take all of the memory, and the weights are there first.
-        most = max(int((size - taken.weights) // block), 0)
+        most = max(blocks_in(size - taken.weights, block), 0)
         if given > most:
             raise CourseError(
                 f"engine num_gpu_blocks must be at most {most}, what {on.key} has room for beside "
@@ -267,7 +268,8 @@ def free_blocks(one: Transformer, on: Accelerator, how: EngineSettings, fm: Form
                 f"model over more chips"
             )
         return given
-    return int((how.gpu_memory_utilization * size - taken.weights - taken.activations) // block)
+    room = how.gpu_memory_utilization * size - taken.weights - taken.activations
+    return blocks_in(room, block)
 
 
 def formats_of(

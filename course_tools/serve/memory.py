@@ -1,0 +1,363 @@
+"""The memory of a server: what a model must keep, what an engine keeps from it, and what is left
+for the cache of how many sequences.
+"""
+
+import csv
+import re
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+from typing import Any, Unpack
+
+import msgspec
+
+from course_lib.core.checks import CourseError, count, known, positive, single
+from course_lib.core.dtypes import itemsize
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator
+from course_lib.workloads.precision import FormatOptions, Formats, of_model
+from course_lib.workloads.weights import (
+    activation_bytes,
+    cache_width,
+    matrices,
+    size_of,
+    weight_bytes,
+)
+from course_tools.counting import Named, ask
+from course_tools.counting import named as model_named
+from course_tools.serve.settings import FOLDER, engine
+
+GIB = 2.0**30
+ALIASES = {"ollama": "llama.cpp", "tensorrt-llm": "trtllm"}
+# What a forward pass holds of a token at once, over `activation_bytes`: a layer's input, residual
+# and output; gate, up and their product. As in vLLM's issue 10517, to a hundredth.
+HELD = 1.5
+UBATCH = 512  # llama.cpp's tokens of a pass, n_ubatch
+# Tokens up to which vLLM's first engine takes prompts whole; then so many at once.
+WHOLE, CUT = 32_768, 2_048
+# SGLang's server_args.py: the share by tp until 0.4; tokens of a chunk, and sequences of the
+# largest graph below and from tp 4, by GiB of the card from 0.5 on.
+SHARES = ((1, 0.88), (2, 0.87), (4, 0.85), (8, 0.81), (2**20, 0.79))
+CHUNKS = (
+    (160, 16_384, 512, 512),
+    (90, 8_192, 512, 512),
+    (60, 8_192, 256, 512),
+    (35, 4_096, 32, 160),
+    (0, 2_048, 24, 80),
+)
+
+
+class Reserve(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine keeps from the cache, from one of its versions on; sizes in GiB."""
+
+    engine: str = ""
+    # since, until: its first version, and the last of which lines of logs were seen
+    since: str = ""
+    until: str = ""
+    # The share of the memory that it plans with, or by what its rule goes: tp, card; of what it is
+    # one: the total, what is free at the start, or what is left beside the weights.
+    share: str = "1"
+    of: str = "total"
+    # runtime, chip: context and workspaces; and as much more for each of several chips, or of all
+    # where the share is of what is free at the start
+    runtime: float = 0.0
+    chip: float = 0.0
+    sampler: float = 0.0  # copies of the logits of a step's sequences, in single precision
+    graphs: float = 0.0  # what captured graphs are estimated at
+    sequences: int = 0  # most of a step; 0 where it goes by the card
+    # Pages of layers with a window: full, grouped, or of the window alone.
+    windows: str = "window"
+    # How its trial run has prompts: whole, cut, once; in llama.cpp, masked or flash attention.
+    prompts: str = "once"
+    block: int = 1  # tokens of a page
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a model keeps on each chip, byte: of weights, of a token in a layer's cache, of a
+    sequence however long, and of a token in flight.
+    """
+
+    weights: float
+    layer: float
+    layers: int  # that keep all tokens
+    windowed: int = 0  # that keep those of a window
+    window: int = 0
+    state: float = 0.0
+    flight: float = 0.0
+    vocab: int = 0
+    width: int = 0
+    heads: int = 0
+
+    @property
+    def token(self) -> float:
+        """Byte that a token leaves in all layers."""
+        return self.layer * (self.layers + self.windowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The memory of each chip of a server, byte: `pool` makes one."""
+
+    total: float  # as the device reports it
+    kept: Kept
+    reserved: Mapping[str, float]  # by the engine, by name
+    # row, known: the engine's constants, and whether they are of the version that was asked for
+    row: Reserve
+    known: bool
+    share: float  # of the memory, that the engine plans with
+    users: int
+    context: int
+    # tokens, sequences: most of a step
+    tokens: int
+    sequences: int
+
+    @property
+    def bytes(self) -> float:
+        """What is left for the cache."""
+        return self.total - self.kept.weights - sum(self.reserved.values())
+
+    @property
+    def group(self) -> int:
+        """Layers that share a page: as vLLM groups them, as many as those of the rarer kind."""
+        few, most = sorted((self.kept.layers, self.kept.windowed))
+        if self.row.windows != "grouped" or not few:
+            return few + most
+        return most if most < 1.25 * few else few
+
+    @property
+    def groups(self) -> tuple[int, int]:
+        """Groups of layers that keep all tokens, and of those that keep a window's."""
+        one, size = self.kept, self.group
+        if size == one.layers + one.windowed and one.layers:
+            return 1, 0
+        return ceil(one.layers / size), ceil(one.windowed / size)
+
+    @property
+    def page(self) -> float:
+        """Byte of a page."""
+        return self.row.block * self.kept.layer * self.group
+
+    @property
+    def blocks(self) -> int:
+        """Pages of the cache."""
+        return max(blocks_in(self.bytes, self.page), 0) if self.page else 0
+
+    @property
+    def pool_tokens(self) -> int:
+        """Tokens of the cache as engines log them: over all groups of layers, evenly."""
+        return self.blocks // sum(self.groups) * self.row.block
+
+    def sequence(self, context: int) -> float:
+        """Byte of the cache that a sequence of so many tokens takes, in whole pages."""
+        one, row = self.kept, self.row
+        if row.windows == "window":
+            some = min(context, one.window + (UBATCH if row.prompts != "once" else 0))
+            return one.state + one.layer * (one.layers * context + one.windowed * some)
+        every = ceil(context / row.block)
+        some = min(every, ceil((one.window - 1 + self.tokens) / row.block) + 1)
+        full, windowed = self.groups
+        return one.state + (full * every + windowed * some) * self.page
+
+    @property
+    def cache(self) -> float:
+        """Byte that all sequences take."""
+        return self.users * self.sequence(self.context)
+
+    @property
+    def left(self) -> float:
+        """What all this leaves; below zero where it does not fit."""
+        return self.bytes - self.cache
+
+    @property
+    def most_users(self) -> int | None:
+        """The most sequences of this length; `None` where they keep nothing."""
+        each = self.sequence(self.context)
+        return max(int(self.bytes // each), 0) if each else None
+
+    @property
+    def longest_context(self) -> int | None:
+        """The most tokens of each of so many sequences that memory has room for; `None` where
+        tokens keep nothing.
+        """
+        if not self.kept.token:
+            return None
+        tokens = range(1, max(int(self.bytes), 1))
+        return bisect_left(tokens, True, key=lambda n: self.users * self.sequence(n) > self.bytes)
+
+
+def blocks_in(room: Any, block: float) -> int:
+    """Pages for which there is room."""
+    return int(room // block)
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@cache
+def reserves() -> tuple[Reserve, ...]:
+    """The constants of engines, oldest versions first."""
+    return tuple(msgspec.convert(_rows("reserved.csv"), list[Reserve], strict=False))
+
+
+@cache
+def devices() -> dict[str, float]:
+    """Byte that drivers report, by the key of a chip."""
+    return {row["chip"]: GIB * float(row["gib"]) for row in _rows("devices.csv")}
+
+
+def reserve(named: str) -> tuple[Reserve, bool]:
+    """An engine's constants, as ``"vllm@0.11.0"`` has them, and whether that version is known;
+    those of the nearest version where it is not, and of the newest where none is said.
+    """
+    name, _, version = named.partition("@")
+    name = known("engine", ALIASES.get(name, name), sorted({one.engine for one in reserves()}))
+    rows = [one for one in reserves() if one.engine == name]
+    if not version:
+        return rows[-1], False
+    if not (asked := _numbers(version)):
+        raise CourseError(f"engine must be as vllm@0.11.0 (got {named!r}): name a version")
+    found = [one for one in rows if _numbers(one.since) <= asked] or rows[:1]
+    return found[-1], _numbers(found[-1].since) <= asked <= (*_numbers(found[-1].until), 99)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
+
+
+def pool(
+    named: Named | str,
+    chip: Accelerator | str,
+    engine_of: str | None = None,
+    *,
+    users: int = 1,
+    context: int | None = None,
+    tp: int = 1,
+    total: float | None = None,
+    utilization: float | None = None,
+    tokens: int | None = None,
+    sequences: int | None = None,
+    **formats: Unpack[FormatOptions],
+) -> Pool:
+    """The memory of each chip of a server.
+
+    Parameters
+    ----------
+    named : from `counting.named`, or what it takes.
+    engine_of : an engine and its version, as ``"vllm@0.11.0"``; nothing is reserved without one.
+    users, context : sequences, and tokens of each; the model's own limit where not given.
+    tp : chips that share the model.
+    total : byte of each chip; what drivers report where known, or the spec table's.
+    utilization, tokens, sequences : the engine's share of it, and the most of a step; its defaults.
+
+    Examples
+    --------
+    >>> one = pool("llama-3-8b", "a100-sxm-80", "vllm@0.11.1", context=8192)
+    >>> one.known, one.pool_tokens // 1000, one.most_users
+    (True, 456, 55)
+    """
+    meant, on = model_named(named) if isinstance(named, str) else named, accelerator(chip)
+    many, shared = count("users", users), count("tp", tp)
+    length = count("context", context) if context is not None else meant.limit or CUT
+    row, seen = (Reserve(), True) if engine_of is None else reserve(engine_of)
+    size = total if total is not None else devices().get(on.key if row.engine else "", on.memory)
+    if size is None:
+        raise CourseError(f"{on.key} has no published memory: pass --memory in GB")
+    size = single("memory", positive("memory", size))
+    kept, how = _kept(meant, on, length, shared, row, formats), engine("vllm").on(on)
+    wide = how.max_num_batched_tokens if tokens is None else count("tokens", tokens)
+    seqs = min(row.sequences or how.max_num_seqs, wide)
+    seqs = seqs if sequences is None else count("sequences", sequences)
+    if row.prompts == "whole":  # one step is a whole prompt, and the sampler then runs, too
+        cut = length > WHOLE
+        wide, seqs = tokens or (CUT if cut else max(CUT, length)), 0 if cut else seqs
+    elif row.prompts == "once":
+        wide = length
+    share = _share(row, size / GIB, shared) if utilization is None else utilization
+    if not 0 < share <= 1:
+        raise CourseError(f"utilization must be above 0 and at most 1 (got {share:g})")
+    more = shared if shared > 1 or row.of == "start" else 0
+    held = {"runtime": GIB * (row.runtime + row.chip * more)}
+    if row.of != "start":  # where it is, both are outside the engine's share
+        held["activations"] = _in_flight(row, kept, wide, seqs, many * length)
+        held["graphs"] = GIB * row.graphs
+    beside = {"total": 0.0, "start": held["runtime"], "left": kept.weights + sum(held.values())}
+    held["beyond"] = (1 - share) * (size - beside[row.of])
+    held = {name: value for name, value in held.items() if value > 0}
+    return Pool(size, kept, held, row, seen, share, many, length, wide, seqs)
+
+
+def _in_flight(row: Reserve, kept: Kept, tokens: int, sequences: int, context: int) -> float:
+    """What a trial run holds at once; or llama.cpp's compute buffer, of all slots' context."""
+    if row.prompts in ("flash", "masked"):
+        logits = kept.vocab + kept.width
+        # Scores of all heads, the mask, and four inputs of a layer, in single precision.
+        scores = (kept.heads + 1) * context + 4 * kept.width
+        return UBATCH * 4.0 * (max(logits, scores) if row.prompts == "masked" else logits)
+    sampled = row.sampler * sequences * kept.vocab * 4.0
+    return max(HELD * tokens * kept.flight, sampled) if row.engine else 0.0
+
+
+def _share(row: Reserve, gib: float, tp: int) -> float:
+    """An engine's default share."""
+    if row.share == "tp":
+        return next(one for most, one in SHARES if tp <= most)
+    if row.share == "card":
+        _, chunk, *graphs = next(rule for rule in CHUNKS if gib >= rule[0])
+        return 1 - (512 + 1.5 * chunk + 2 * graphs[tp >= 4] + 128 * tp) / 1024 / gib
+    return float(row.share)
+
+
+def _kept(meant: Named, on: Accelerator, context: int, tp: int, row: Reserve, formats: Any) -> Kept:
+    """What a model keeps: from its sizes, or from a trace at two lengths."""
+    one = meant.model
+    if meant.stored is not None and formats.get("w") is not None:
+        raise CourseError(f"weights {formats['w']!r} must be left out: the file says their formats")
+    if not isinstance(one, Transformer):
+        return _traced(meant, on, context, tp, formats)
+    fm = of_model(one, on, **formats)
+    weights = weight_bytes(one, fm, tp=tp) if meant.stored is None else meant.stored / tp
+    # Where pages are full, those of layers with a window hold all tokens, as the others' do.
+    windowed = 0 if row.windows == "full" else one.windowed
+    return Kept(
+        weights + (_padding(one, fm, tp) if row.engine == "vllm" else 0.0),
+        cache_width(one, tp) * itemsize(fm.kv) if one.kind == "decoder" else 0.0,
+        one.layers - windowed,
+        windowed,
+        one.window,
+        flight=float(activation_bytes(one, 1, fm, tp=tp)),
+        vocab=one.vocab,
+        width=one.width,
+        heads=one.heads // tp,
+    )
+
+
+def _padding(one: Transformer, fm: Formats, tp: int) -> float:
+    """Byte that kernels for mxfp4 add to experts, whose hidden size they round up to 256: 64.4 GiB
+    of gpt-oss-120b, vLLM's issue 33155.
+    """
+    routed = [each for each in matrices(one, tp=tp) if each.routed and "mxfp4" in fm.w]
+    held = sum(each.parameters * float(size_of(each, fm)) for each in routed)
+    return held * (ceil(one.ffn / 256) * 256 / one.ffn - 1)
+
+
+def _traced(meant: Named, on: Accelerator, context: int, tp: int, formats: Any) -> Kept:
+    """The same of a model whose code was run: what its cache grows by, and starts from."""
+    tokens = max(context, 2), max(context // 2, 1)
+    long, short = (ask(meant, on, 1, n, tp=tp, prefill=True, **formats).fit.memory for n in tokens)
+    grows = max(float(long.kv - short.kv), 0.0) / (tokens[0] - tokens[1])
+    sizes = [(meant.config or {}).get(name) or 0 for name in ("vocab_size", "hidden_size")]
+    return Kept(
+        float(long.weights) if meant.stored is None else meant.stored,
+        grows,
+        1,
+        state=max(float(short.kv) - grows * tokens[1], 0.0),
+        flight=float(long.activations) / tokens[0],
+        vocab=int(sizes[0]),
+        width=int(sizes[1]),
+    )
