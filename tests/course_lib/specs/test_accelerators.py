@@ -407,7 +407,14 @@ def test_a_multiprocessor_has_the_limits_of_its_compute_capability(key):
         "a10g": small,
         "l4": ada,
         "l40s": ada,
+        "l40": ada,
+        "rtx-4080": ada,
         "rtx-4090": ada,
+        "rtx-3090": small,
+        "rtx-a6000": small,
+        "rtx-5080": ada,  # of capability 12.0, which keeps as much as 8.9
+        "rtx-5090": ada,
+        "rtx-pro-6000": ada,
     }
     warps, blocks, memory = printed.get(key, hopper)
     assert (one.warps, one.blocks, one.shared_memory) == (warps, blocks, memory * 2**10)
@@ -513,6 +520,14 @@ EXCEPTIONS = {
     ("mi250x", "int8"): 1,
     ("rtx-4090", "int8"): 4,
     ("rtx-4090", "int4"): 8,
+    ("rtx-3090", "int8"): 4,
+    ("rtx-3090", "int4"): 8,
+    ("rtx-4080", "int8"): 4,
+    ("rtx-4080", "int4"): 8,
+    ("rtx-5080", "int8"): 4,
+    ("rtx-5080", "fp4"): 4,
+    ("rtx-5090", "int8"): 4,
+    ("rtx-5090", "fp4"): 4,
     ("b300-sxm", "int8"): 0.07,
     ("b300-sxm", "fp4"): 3.1,
     ("l40s", "int8"): 2.02,
