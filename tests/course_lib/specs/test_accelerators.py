@@ -520,6 +520,10 @@ EXCEPTIONS = {
     ("mi250x", "int8"): 1,
     ("rtx-4090", "int8"): 4,
     ("rtx-4090", "int4"): 8,
+    ("gb300", "int8"): 0.066,
+    ("gb300", "fp4"): 3,
+    ("gaudi-3", "fp8"): 1,
+    ("gaudi-3", "tf32"): 0.27,
     ("rtx-3090", "int8"): 4,
     ("rtx-3090", "int4"): 8,
     ("rtx-4080", "int8"): 4,
@@ -657,6 +661,8 @@ def test_a_unit_a_thousand_times_off_is_refused():
     assert {(key, name) for key, name, _ in accepted} == {
         ("b300-sxm", "matrix.int8"),
         ("tpu-v7", "memory"),
+        ("mi350x", "memory"),
+        ("mi355x", "memory"),
         ("i5-8250u", "vector.fp32"),
     }
 
