@@ -155,7 +155,7 @@ def test_chips_are_listed_shown_and_compared(book):
     rows = list(
         csv.DictReader(io.StringIO(course(book.root, "chips", "--csv", "--vendor", "AMD").stdout))
     )
-    assert [row["key"] for row in rows] == ["mi250x", "mi300x", "mi325x"]
+    assert [row["key"] for row in rows] == list(chips(vendor="AMD"))
     assert len(json.loads(course(book.root, "chips", "--json").stdout)["chips"]) == len(chips())
     shown = course(book.root, "chip", "b300-sxm").stdout
     assert "disputed: aiconfigurator-b300-sxm" in shown
