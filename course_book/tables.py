@@ -10,8 +10,8 @@ from course_lib.specs import (
     Transformer,
     chip,
     chips,
+    listed_models,
     model,
-    models,
     prices,
     sources,
 )
@@ -162,7 +162,7 @@ def model_table() -> Table:
         "vocabulary context"
     )
     rows = []
-    for m in map(model, models()):
+    for m in map(model, listed_models()):
         counted = [n(value) for value in (m.parameters, m.active_parameters, m.published.si)]
         counted.append(n(m.parameters / m.published.si - 1, "%", digits=2))
         shape = [""] * 6

@@ -149,12 +149,12 @@ PHYSICS = tuple(f"course_lib/{room}" for room in ("core", "specs", "ops", "netwo
 BUDGETS = {
     "physics": (PHYSICS, 6_300),
     "course_lib": (("course_lib",), 8_050),
-    "course_tools": (("course_tools",), 15_550),
+    "course_tools": (("course_tools",), 16_850),
     "course_book": (("course_book",), 12_800),
     "grading": (("course_press/grading",), 6_000),
-    "course_press": (("course_press",), 15_950),
-    "tools": (("tools", "docs"), 1_650),
-    "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 53_900),
+    "course_press": (("course_press",), 16_350),
+    "tools": (("tools", "docs"), 1_700),
+    "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 55_700),
 }
 """Lines of Python without comment lines: a comment costs nothing, whatever else comes in pushes
 something out.

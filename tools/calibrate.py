@@ -1,8 +1,14 @@
-"""What `make calibrate` runs: fits the constants, and prints and writes how wrong they are."""
+"""What `make calibrate` runs: fits the constants, and prints and writes how wrong they are, and how
+often a diagnosis is right that is so sure.
+"""
 
+import importlib
+import json
+import tempfile
 from collections.abc import Iterable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,10 +16,14 @@ import msgspec
 from course_tools.calibrate import evidence
 from course_tools.calibrate.constants import to_toml
 from course_tools.calibrate.errors import FILE, ErrorRow, FamilyErrors, error_table
+from course_tools.diagnosis import SEEDED, diagnose, seeded
 from course_tools.serve import evidence as services
 from course_tools.serve.settings import engines
 from course_tools.train import evidence as training
 from tools import fit_chips, fit_engine, fit_training
+
+# Where a bucket of confidences begins; below a half, a cause is asked, not said.
+BUCKETS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def fit() -> None:
@@ -36,12 +46,29 @@ def every_row() -> list[FamilyErrors]:
 def as_text(table: Iterable[ErrorRow]) -> str:
     """The table as lines of text."""
     heads = ("family", "tested by", "chip", "rows", "median", "mean", "in range", "width")
-    lines = [f"{{:27}} {{:17}} {{:13}}{' {:>8}' * 5}".format(*heads)]
+    lines = [f"{{:33}} {{:17}} {{:13}}{' {:>8}' * 5}".format(*heads)]
     for one in table:
         shares = " ".join(f"{100 * value:6.1f} %" for value in (one.median, one.mean, one.inside))
-        named = f"{one.family:27} {one.held:17} {one.chip or 'all':13}"
+        named = f"{one.family:33} {one.held:17} {one.chip or 'all':13}"
         lines.append(f"{named} {one.rows:8} {shares} {one.width:7.2f}x")
     return "\n".join(lines)
+
+
+def confidences(known: Iterable[tuple[str, Any]]) -> dict[float, tuple[int, int]]:
+    """How many causes are stated with a confidence of each bucket, and how many of them are right,
+    over traces whose cause is known: pairs of the cause and the trace. ``"unknown"`` states none.
+    """
+    found = dict.fromkeys(BUCKETS, (0, 0))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "trace.json"
+        for cause, trace in known:
+            file.write_text(json.dumps(trace), encoding="utf-8")
+            one = diagnose(file)
+            if one.cause != "unknown":
+                at = max(bucket for bucket in BUCKETS if bucket <= one.confidence)
+                count, right = found[at]
+                found[at] = count + 1, right + (one.cause == cause)
+    return found
 
 
 if __name__ == "__main__":
@@ -54,3 +81,9 @@ if __name__ == "__main__":
     print(as_text(table))
     tested, faster = evidence.broken()
     print(f"{faster} of {tested} measurements whose operands no cache holds broke their bound")
+    constructed = importlib.import_module("tests.course_tools.diagnosis.others").known_causes()
+    print("course diagnose: confidence from, causes stated, of these right")
+    for bucket, (count, right) in confidences(constructed).items():
+        print(f"{bucket:6.1f} {count:6} {right:6}")
+    sure = [diagnose(seeded(cause)) for cause in SEEDED]
+    print(f"seeded: {sum(a.cause == b for a, b in zip(sure, SEEDED, strict=True))} of {len(sure)}")

@@ -2,7 +2,7 @@
 `data/calibration`: ``make calibrate`` runs it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,12 @@ from course_tools.calibrate.evidence import (
     attentions,
     centre,
     cold,
+    expert_messages,
     halved,
     held_out,
     laboratories,
     messages,
+    mixtures,
     nccl,
     one_product,
     products,
@@ -54,6 +56,7 @@ from course_tools.calibrate.evidence import (
 )
 from course_tools.calibrate.kernels import Constants, EngineConstants, Kernel, quantizing, seconds
 from course_tools.calibrate.links import LARGE_MESSAGE, InSwitch, LinkConstants, Range
+from course_tools.calibrate.mixtures import MixtureConstants, mixture_seconds
 from course_tools.calibrate.own import least_absolute
 from course_tools.calibrate.prediction import mean_error, predict
 from course_tools.calibrate.timing import COMPUTE, MEMORY
@@ -124,9 +127,7 @@ def _fit_products(
 
     def residuals(given: dict[str, float]) -> Any:
         c = structs.replace(others, **{name: given[name] for name in start})
-        alone = EngineConstants(gap=0.0, launch=0.0, unpack=0.0, source="")
-        with_ = structs.replace(alone, **{name: given[name] for name in before})
-        times = seconds(kernel, on, c) + quantizing(kernel, on, c, with_)
+        times = _with_quantizing(kernel, on, c, {name: given[name] for name in before})
         return np.log(times / measured.seconds)
 
     found = least_absolute(residuals, {**start, **before}, MOST)
@@ -367,8 +368,11 @@ def _alone(key: str, like: Constants) -> tuple[dict[str, Constants], dict[str, A
 def _expected(key: str, dtype: str, some: Products, given: Any, before: Any) -> NDArray[Any]:
     """What products in a format take on a chip with its kernels before them."""
     on, bound = chip(key), some.bound(chip(key), dtype)
-    kernel, c = Kernel(bound, bound.work), given[dtype]
-    engine = EngineConstants(gap=0.0, launch=0.0, unpack=0.0, source="", **before.get(dtype, {}))
+    return _with_quantizing(Kernel(bound, bound.work), on, given[dtype], before.get(dtype, {}))
+
+
+def _with_quantizing(kernel: Kernel, on: Accelerator, c: Constants, before: Any) -> NDArray[Any]:
+    engine = EngineConstants(gap=0.0, launch=0.0, unpack=0.0, source="", **before)
     return np.asarray(seconds(kernel, on, c) + quantizing(kernel, on, c, engine))
 
 
@@ -440,8 +444,9 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
             region=fitted.region | {"product": (float(flops.min()), float(flops.max()))},
             constants={**steady, "fp16": steady["bf16"]},
             ranges={**sides, "step": fitted.ranges["step"]},
-            links={**fitted.links, "nvlink": fit_links(halves, switch)},
+            links={**fitted.links, "nvlink": fit_links(halves, switch), **_fit_messages(key)},
             attention=_fit_attention(key),
+            mixtures=_fit_mixtures(key),
         )
     tightest = {
         key: min(one.ranges.values(), key=lambda range_: range_.high / range_.low)
@@ -466,7 +471,7 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
     """How much wider ranges must be to hold what one collected chip's constants make of another's
     attention and messages.
     """
-    attention, large, small = [], [], []
+    attention, large, small, mixed, sent = [], [], [], [], []
     for key, other in (COLLECTED, COLLECTED[::-1]):
         lender = files[other]
         for kind, parts in PHASES.items():
@@ -478,7 +483,14 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
         ratios, is_large = _ratios(link, nccl(key))
         large.append((ratios[is_large], link.range))
         small.append((ratios[~is_large], link.small))
+        if of_experts := lender.mixtures:
+            mixed += [(ratios, of_experts.range) for ratios, _ in _mixture_ratios(key, of_experts)]
+        for name, some in expert_messages(key).items():
+            link = lender.links[name]
+            ratios, is_large = _ratios(link, [some])
+            sent += [(ratios[is_large], link.range), (ratios[~is_large], link.small)]
     families = {"attention": attention, "links": large, "small": small}
+    families |= {"mixtures": mixed, "messages": sent}
     return {name: _doubt(some) for name, some in families.items()}
 
 
@@ -490,6 +502,35 @@ def _doubt(some: Iterable[tuple[NDArray[Any], Range]]) -> float:
         off = np.asarray(np.log(ratios))
         needed.append(np.sqrt(np.maximum(off**2 - ends**2, 0.0)))
     return float(np.quantile(np.concatenate(needed), 1 - 2 * TENTH))
+
+
+def _mixture_ratios(key: str, c: MixtureConstants) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """How many times as long as expected mixtures took, and those of them that are fitted."""
+    for bounds, taken in mixtures(key):
+        kernels = [Kernel(bound, bound.work) for bound in bounds]
+        ratios = taken / sum(mixture_seconds(one, chip(key), c) for one in kernels)
+        yield ratios, ratios[~held_out(taken.size, 0.5)]
+
+
+def _fit_mixtures(key: str) -> MixtureConstants:
+    """What a chip achieves in the two products of mixtures, from half of what was timed on it."""
+    start = {"overhead": 1e-5, "routing": 5e-10, "compute": 0.6, "bandwidth": 0.8}
+    start |= {"waves": 0.5, "moved": 2.0}
+
+    def residuals(given: dict[str, float]) -> NDArray[Any]:
+        c = MixtureConstants(**given, range=SURE)
+        return np.asarray(-np.log(np.concatenate([fit for _, fit in _mixture_ratios(key, c)])))
+
+    best = least_absolute(residuals, start, MOST)
+    return MixtureConstants(**best, range=_range(np.exp(-residuals(best))))
+
+
+def _fit_messages(key: str) -> dict[str, LinkConstants]:
+    """What a chip's links achieve in the messages of experts, from half of each kind."""
+    link = LinkConstants(latency=0.0, hop=0.0, bandwidth=1.0, range=SURE, small=SURE)
+    halves = {name: [halved(some)[0]] for name, some in expert_messages(key).items()}
+    start = {"latency": 2e-5, "bandwidth": 0.6, "waits": 0.2}
+    return {name: _ranged(_fit_link(link, some, start), some) for name, some in halves.items()}
 
 
 def _fit_attention(key: str) -> dict[str, AttentionConstants]:
@@ -597,8 +638,11 @@ def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
         kind: structs.replace(one, range=Range(*one.range.factors(fitted.chips)))
         for kind, one in files[COLLECTED[0]].attention.items()
     }
-    doubts = files[COLLECTED[0]].lent
-    files = {REFERENCE: structs.replace(fitted, attention=lent, lent=doubts)} | files
+    doubts, mixed = files[COLLECTED[0]].lent, files[COLLECTED[0]].mixtures
+    if mixed:
+        mixed = structs.replace(mixed, range=Range(*mixed.range.factors(doubts["mixtures"])))
+    own = structs.replace(fitted, attention=lent, mixtures=mixed, lent=doubts)
+    files = {REFERENCE: own} | files
     for key in sorted({*CHIPS.values()} - {*files}):
         like = LENDERS.get(key, REFERENCE)
         files[key] = _scaled(files[like], like, key, apart)

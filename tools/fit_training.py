@@ -1,6 +1,5 @@
-"""Fits what training adds to physics: constants that several frameworks share, to the runs of LLM
-Foundry, of MaxText, and the best of the Ultra-Scale Playbook; then those of the cluster and the
-framework of that playbook, by their name: ``make calibrate`` runs it.
+"""Fits what training adds to physics: constants that several frameworks share, then those of the
+Ultra-Scale Playbook's cluster and framework: ``make calibrate`` runs it.
 """
 
 from collections.abc import Callable, Sequence
@@ -234,9 +233,8 @@ def as_text(found: dict[tuple[str, str], Check]) -> str:
 
 
 def fit_and_write() -> str:
-    """Fit all published runs, and keep the constants, with a range as wide as what was fitted
-    without a source, or to one model, needs to hold four in five of the other's fast runs; and
-    those that were fitted apart, digit by digit. The errors of each model, as a table.
+    """Fit all published runs and keep the constants, with ranges that hold four in five of what a
+    fit did not see, and those fitted apart; the errors of each model, as a table.
     """
     written, ratios = {}, []
     for name in SOURCES:
@@ -273,14 +271,11 @@ def _piped(how: TrainingConstants) -> float:
     """How much longer steps took with a pipeline, in the mean and beside what was expected, than
     without one, of runs that were expected to be fast.
     """
-    late: dict[bool, list[float]] = {True: [], False: []}
-    for name in shapes():
-        one = check(name, how)
-        ratio = one.tokens_per_s / one.runs.tokens_per_s
-        for way, by, used in zip(one.runs.layouts, ratio, one.runs.mfu * ratio, strict=True):
-            if used > FAST:
-                late[way.pp > 1].append(float(by))
-    return float(np.mean(late[True]) / np.mean(late[False]))
+    checks = [check(name, how) for name in shapes()]
+    ratio = np.concatenate([one.tokens_per_s / one.runs.tokens_per_s for one in checks])
+    used = ratio * np.concatenate([one.runs.mfu for one in checks]) > FAST
+    piped = np.array([way.pp > 1 for one in checks for way in one.runs.layouts])
+    return float(np.mean(ratio[used & piped]) / np.mean(ratio[used & ~piped]))
 
 
 def _described(how: TrainingConstants) -> TrainingConstants:

@@ -1,9 +1,6 @@
-"""Makes the twelve seeded traces: recorded on a CPU where a cause can be made there, else
-constructed in Kineto's format from a small model of a GPU: a host that launches, a device that
-works off its queue, and kernels that take what their bounds allow.
-
-A constructed trace says of itself that it is one. It shows what a cause looks like, and is no
-measurement of anything. ``python -m tools.seeded_traces`` writes all anew; recording needs torch.
+"""Makes the twelve seeded traces: recorded on a CPU where a cause can be made there (with torch),
+else constructed in Kineto's format, as each says of itself, from a small model of a GPU:
+``python -m tools.seeded_traces`` writes all anew.
 """
 
 import gzip

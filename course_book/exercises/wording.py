@@ -9,13 +9,11 @@ from typing import Any
 from course_lib.core.checks import known
 from course_lib.specs import load_toml
 from course_book.files import DATA
-from course_book.text import UNITS, language, languages, marks, n
+from course_book.text import UNITS, language, languages, marks, n, words
 
-# The chapters that have exercises, in the book's order.
-CHAPTERS = (
-    *("hello-roofline", "inside-the-machine", "rooflines", "memory-wall", "int8-problems"),
-    *("bandwidth-and-profiling", "inside-a-kernel", "network-rooflines"),
-    *("transformer-arithmetic", "serving", "training", "measured-predicted", "your-own-step"),
+# The chapters that have exercises, in the book's order, as `data/words.csv` lists them.
+CHAPTERS = tuple(
+    key.removeprefix("chapter-") for key in words("en", "cell") if key.startswith("chapter-")
 )
 FOLDER = DATA / "exercises"
 # For each unit a number in SI base units, as code writes it.

@@ -14,8 +14,6 @@ from course_tools.calibrate.kernels import overlapped
 
 # The largest batch that is shown.
 USERS = 1024
-# Sequences that an engine decodes at once, as vLLM has it where nothing else is said.
-PLACES = 256
 # Batches to which a prompt is added, and by which a sequence's share of a step is found.
 SOME, MANY = 64, 256
 # Steps before the one with a prompt: half of that which runs, and the one planned meanwhile.
@@ -42,6 +40,7 @@ class StepTimes(NamedTuple):
     pair, sequence, token : s of attention for each pair of tokens, new token and token in a cache.
     order : how well attention's arithmetic hides its traffic.
     room : tokens that the cache has room for.
+    admits : sequences that the engine decodes at once on the chip.
     """
 
     tokens: Any
@@ -52,6 +51,7 @@ class StepTimes(NamedTuple):
     token: Any
     order: Any
     room: Any
+    admits: Any
 
 
 class Load(NamedTuple):
@@ -62,7 +62,9 @@ class Load(NamedTuple):
     fixed, each, adds : s of a step whatever the batch, more of each sequence, and of a prompt.
     most : requests a second that no batch passes.
     output : tokens of an answer.
-    places : sequences that can be in decode: the engine's places, or fewer where memory is full.
+    places : sequences that can be in decode: those that the engine admits, or fewer where memory
+        is full.
+    admits : as `StepTimes` has it.
     """
 
     fixed: Any
@@ -71,6 +73,7 @@ class Load(NamedTuple):
     most: Any
     output: Any
     places: Any
+    admits: Any
 
 
 def step_time(of: Any, counts: Any, decoding: Any, chunk: Any, seen: Any) -> Any:
@@ -79,7 +82,7 @@ def step_time(of: Any, counts: Any, decoding: Any, chunk: Any, seen: Any) -> Any
 
     Examples
     --------
-    >>> of = StepTimes([1.0, 3.0], [0.5, 0.5], 0.25, 0.0, 0.0, 0.125, 4.0, 100.0)
+    >>> of = StepTimes([1.0, 3.0], [0.5, 0.5], 0.25, 0.0, 0.0, 0.125, 4.0, 100.0, 256.0)
     >>> float(step_time(of, StepCounts([1, 3], [1, 3]), 2, 0, 1))
     3.0
     """
@@ -107,7 +110,7 @@ def crowd(
 
     Examples
     --------
-    >>> of = StepTimes([1.0, 1024.0], [0.0, 0.0], 0.0, 0.0, 0.0, 1e-9, 4.0, 100.0)
+    >>> of = StepTimes([1.0, 1024.0], [0.0, 0.0], 0.0, 0.0, 0.0, 1e-9, 4.0, 100.0, 256.0)
     >>> found = crowd(of, StepCounts([1, 1024], [1, 1024]), 2, 0, 5.0, 8.5, 1)
     >>> float(found["allowed"]), float(found["most"])
     (8.0, 20.0)
@@ -155,7 +158,7 @@ def load(of: Any, counts: Any, prompt: Any, output: Any) -> Load:
 
     Examples
     --------
-    >>> of = StepTimes([2.0, 514.0], [0.0, 0.0], 0.0, 0.0, 0.0, 1e-9, 4.0, 1e6)
+    >>> of = StepTimes([2.0, 514.0], [0.0, 0.0], 0.0, 0.0, 0.0, 1e-9, 4.0, 1e6, 256.0)
     >>> found = load(of, StepCounts([1, 513], [1, 513]), 10, 100)
     >>> [float(round(value, 6)) for value in (found.fixed, found.each, found.adds)]
     [1.0, 1.0, 10.0]
@@ -171,7 +174,8 @@ def load(of: Any, counts: Any, prompt: Any, output: Any) -> Load:
         adds=adds,
         most=formulas.ceiling(adds, output, each),
         output=output,
-        places=np.minimum(PLACES, np.floor(of.room / seen)),
+        places=np.minimum(of.admits, np.floor(of.room / seen)),
+        admits=of.admits,
     )
 
 
@@ -217,7 +221,7 @@ def fleet(
 
     Examples
     --------
-    >>> one = Load(fixed=0.01, each=1e-4, adds=0.02, most=20.0, output=300.0, places=256.0)
+    >>> one = Load(0.01, 1e-4, 0.02, most=20.0, output=300.0, places=256.0, admits=256.0)
     >>> found = fleet(one, 1.0, 0.04, 0.8, 100.0, 1, 2.0, 0.5)
     >>> [float(round(found[name], 6)) for name in ("kept", "replicas", "tpot")]
     [15.0, 9.0, 0.0225]
@@ -232,7 +236,7 @@ def fleet(
     none = kept <= 0 or of.places < 1
     strains = _strains(of, kept, first, tpot)
     tight = max(strains)
-    full = 3 if of.places < PLACES else 2
+    full = 3 if of.places < of.admits else 2
     limit = 0 if strains[0] >= tight else 1 if strains[1] >= tight else full
     replicas = np.inf if none else np.ceil(rate / (share * kept))
     own = np.nan if none else rate / replicas

@@ -5,7 +5,7 @@ evaluates `averages` for every state, translated, at the few times of a step tha
 
 >>> from course_book import explore
 >>> explore.slo().shown()[0]
-['time of a step', '13.8 ms']
+['time of a step', '15.3 ms']
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -101,6 +101,7 @@ def times(name: str, key: str, gpus: str, counts: averages.StepCounts) -> averag
         token=held(pace.memory * pace.token),
         order=pace.order,
         room=room,
+        admits=serve.engine(ENGINE).on(chip(key)).max_num_seqs,
     )
 
 
@@ -124,7 +125,7 @@ def slo(
     Examples
     --------
     >>> slo().shown(batch=64)[:2]
-    [['time of a step', '10.2 ms'], ['tokens/s, all users', '6,260']]
+    [['time of a step', '11.0 ms'], ['tokens/s, all users', '5,800']]
     """
     axes = {
         **_machine(on, key),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.core import formulas
-from course_lib.specs import Accelerator, Transformer, chip, model, models
+from course_lib.specs import Accelerator, Transformer, chip, listed_models, model
 from course_lib.specs.catalog import transformer
 from course_lib.workloads import llm
 from course_book.explore import choices
@@ -26,7 +26,7 @@ from course_book.explore.views import Endless, Explorer
 from course_book.plot import PATHS
 from course_book.text import named, t
 
-MODELS = ("llama-2-7b", "llama-3-8b", "llama-2-13b", "mixtral-8x7b", "llama-3-70b")
+MODELS = ("qwen3-8b", "qwen3-30b-a3b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b")
 # Tokens in the cache of each sequence where nothing else is said.
 CONTEXT = 1024
 BATCHES = range(1, 1025)
@@ -243,8 +243,8 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
 def _models(start: str) -> Axis:
     decoders = [
         one
-        for one in map(model, models())
-        if isinstance(one, Transformer) and one.kind == "decoder"
+        for one in map(model, listed_models())
+        if isinstance(one, Transformer) and one.kind == "decoder" and not one.windowed
     ]
     more = tuple((one.key, named(one.name)) for one in decoders if one.key not in MODELS)
     return Axis(MODELS, t("model"), tuple(model(key).name for key in MODELS), start, more=more)

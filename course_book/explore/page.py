@@ -139,6 +139,8 @@ def _constants(on: Accelerator, dtype: str, held: _Held) -> dict[str, Any]:
             }
             for name, link in found.links.items()
         },
+        "mixtures": found.mixtures
+        and {**msgspec.to_builtins(found.mixtures), "range": _range(found.mixtures.range)},
         "engine": msgspec.to_builtins(found.engine),
         "region": found.region,
     }

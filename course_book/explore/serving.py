@@ -21,8 +21,8 @@ from course_lib.specs import (
     Transformer,
     chip,
     chips,
+    listed_models,
     model,
-    models,
     outdated,
     quotes,
 )
@@ -177,8 +177,8 @@ class Calculator(Shown):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that are offered: those that decode."""
-        every = (model(key) for key in models())
+        """The models that are offered: those that decode, in the order of every list."""
+        every = map(model, listed_models())
         return tuple(
             one.key for one in every if isinstance(one, Transformer) and one.kind == "decoder"
         )

@@ -2,7 +2,7 @@
 
 >>> from course_book import explore
 >>> explore.layouts().shown(tp=8, pp=1)[0]
-['TP', '8', '1']
+['TP', '8', '2']
 """
 
 from functools import cache

@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.scale import LogScale, LogTransform
@@ -80,11 +81,14 @@ class Plot(Shown):
 
     def png(self) -> bytes:
         """The figure as PNG, the same bytes for the same figure."""
-        buffer = io.BytesIO()
-        look: dict[str, Any] = {"facecolor": "white", "metadata": {"Software": None}}
+        buffer, figure = io.BytesIO(), self.figure
+        own = {"dpi": figure.dpi, "facecolor": figure.get_facecolor()}
         with mpl.rc_context(STYLE):
             self._labels.place(WIDE)
-            self.figure.savefig(buffer, format="png", dpi=144, **look)
+            figure.set(dpi=144, facecolor="white")
+            # Not by savefig, which draws everything once more before.
+            FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
+            figure.set(**own)
         return buffer.getvalue()
 
     def svg(self, *, narrow: bool = False) -> str:
@@ -98,7 +102,6 @@ class Plot(Shown):
             self._labels.place(NARROW if narrow else WIDE)
             # Letters that are measured here are drawn by the page, in its own font.
             warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")
-            # Not by savefig, which draws everything once more before.
             canvas = FigureCanvasSVG(self.figure)
             canvas.print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
         svg = buffer.getvalue()

@@ -14,12 +14,13 @@ Kind = Literal["matmul", "attention", "convolution", "vector", "collective", "ex
 # What a kernel can be: what it is likely to take beyond its bound depends on it. A collective adds
 # up, an exchange is an all-to-all.
 KINDS: tuple[Kind, ...] = get_args(Kind)
-# The sizes in `shape` of the kinds that need them; a product has `groups` where there are several.
+# The sizes in `shape` of the kinds that need them; a product has `groups` where there are several,
+# and `routed` pairs of a token and an expert, on all chips together, where it is of a mixture.
 SIZES = {
-    "matmul": ("B", "D", "F", "groups"),
+    "matmul": ("B", "D", "F", "groups", "routed"),
     "attention": ("batch", "new tokens", "all tokens", "heads", "kv_heads"),
     "collective": ("bytes", "chips"),
-    "exchange": ("bytes", "chips"),
+    "exchange": ("bytes", "chips", "experts"),
 }
 
 
@@ -50,7 +51,7 @@ class Work:
         checks.known("dtype", self.dtype, BITS)
         checks.known("unit", self.unit, ("matrix", "vector"))
         if sizes := SIZES.get(checks.known("kind", self.kind, KINDS)):
-            least = len(sizes) - (self.kind == "matmul")
+            least = len(sizes) - 2 * (self.kind == "matmul")
             if not isinstance(self.shape, tuple) or not least <= len(self.shape) <= len(sizes):
                 raise CourseError(
                     f"shape of kind {self.kind!r} must be ({', '.join(sizes)}) (got "

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import Work
-from course_lib.core.checks import known, plain, positive, together, whole, wholes
+from course_lib.core.checks import CourseError, known, plain, positive, together, whole, wholes
 from course_lib.core.dtypes import BITS, itemsize, widest
 from course_lib.ops.vector import quantize
 
@@ -100,11 +100,17 @@ def matmul(B: ArrayLike, D: ArrayLike, F: ArrayLike, **formats: Unpack[ProductFo
 
 
 def grouped_matmul(
-    B: ArrayLike, D: ArrayLike, F: ArrayLike, groups: ArrayLike, **formats: Unpack[ProductFormats]
+    B: ArrayLike,
+    D: ArrayLike,
+    F: ArrayLike,
+    groups: ArrayLike,
+    routed: ArrayLike | None = None,
+    **formats: Unpack[ProductFormats],
 ) -> Work:
     """Rows of X[B, D] multiplied each by one of several matrices W[groups, D, F], in one launch:
     the experts of a mixture, say. A token that visits two experts is two rows; `groups` are the
-    matrices read, those that have a row, of which an expected number need not be whole.
+    matrices read, those that have a row, of which an expected number need not be whole. `routed`
+    are the rows on all chips that share such experts, B if not given: no bound needs them.
 
     Examples
     --------
@@ -112,8 +118,11 @@ def grouped_matmul(
     True
     """
     (b, d, f), g = wholes(B=B, D=D, F=F), positive("groups", groups)
-    together(B=b, D=d, F=f, groups=g)
-    return product((b, d, f, g), *sizes_of(**formats))
+    pairs = b if routed is None else whole("routed", routed)
+    together(B=b, D=d, F=f, groups=g, routed=pairs)
+    if np.any(np.asarray(pairs) < b):
+        raise CourseError(f"routed must be at least B, this chip's rows (got {np.min(pairs):g})")
+    return product((b, d, f, g, pairs), *sizes_of(**formats))
 
 
 def quantized_matmul(

@@ -1,15 +1,17 @@
 """What is published of chips and models, with its sources."""
 
 from course_lib.specs.accelerators import Accelerator, Node
-from course_lib.specs.catalog import FOLDER, chip, chip_of_device, chips, model, models, unreadable
-from course_lib.specs.configurations import (
-    MACS_ARE,
-    ConvNet,
-    Declared,
-    Model,
-    Transformer,
-    cited_by,
+from course_lib.specs.catalog import (
+    FOLDER,
+    chip,
+    chip_of_device,
+    chips,
+    listed_models,
+    model,
+    models,
+    unreadable,
 )
+from course_lib.specs.configurations import MACS_ARE, ConvNet, Model, Transformer, cited_by
 from course_lib.specs.provenance import DATA, UNITS, Figure, Source, load_toml, sources
 from course_lib.specs.ranges import PARTS
 from course_lib.specs.rental import Price, outdated, prices, quotes
@@ -23,7 +25,6 @@ __all__ = [
     "UNITS",
     "Accelerator",
     "ConvNet",
-    "Declared",
     "Figure",
     "Model",
     "Node",
@@ -37,6 +38,7 @@ __all__ = [
     "chip_rows",
     "chips",
     "cited_by",
+    "listed_models",
     "load_toml",
     "model",
     "model_rows",

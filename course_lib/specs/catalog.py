@@ -22,7 +22,7 @@ from course_lib.specs.provenance import DATA, as_record, load_toml
 
 # The environment variable that names a folder with more chips.
 FOLDER = "COURSE_CHIPS"
-_CHIPS = "chips() or course chips lists them; course chip --new begins a file of your own"
+_CHIPS = "chips() or course chips lists them; course new chip begins a file of your own"
 _MODELS = "models() or course models lists them"
 
 
@@ -205,6 +205,20 @@ def models() -> tuple[str, ...]:
     True
     """
     return tuple(sorted(path.stem for path in (DATA / "models").glob("*.toml")))
+
+
+def listed_models() -> tuple[str, ...]:
+    """Keys of the models that a list shows, by vendor, the latest first; MPT is for training only.
+
+    Examples
+    --------
+    >>> listed_models()[0], listed_models()[-1]
+    ('qwen3-0.6b', 'resnet-50')
+    """
+    every = [one for one in map(model, models()) if not one.key.startswith("mpt-")]
+    every.sort(key=lambda one: (-one.year, one.parameters))
+    latest = {one.vendor: -one.year for one in reversed(every)}
+    return tuple(one.key for one in sorted(every, key=lambda one: (latest[one.vendor], one.vendor)))
 
 
 def model(key: str) -> Model:

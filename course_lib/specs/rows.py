@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.catalog import chip, chips, model, models
+from course_lib.specs.catalog import chip, chips, listed_models, model
 from course_lib.specs.ranges import PLAIN
 
 
@@ -83,10 +83,10 @@ def model_rows() -> list[dict[str, str | int | float]]:
     Examples
     --------
     >>> model_rows()[0]["key"]
-    'bert-large'
+    'qwen3-0.6b'
     """
     names = ("key", "name", "vendor", "year", "parameters", "active_parameters")
     return [
         {**{name: getattr(one, name) for name in names}, "published": one.published.si}
-        for one in map(model, models())
+        for one in map(model, listed_models())
     ]

@@ -299,7 +299,7 @@ def attention_least(
     t_math, flops = wide.t_math, wide.flops
     for one in weights.matrices(model, absorbed=False):
         if one.name == "kv_up":
-            again = bounded(weights.product_of(one, batch * (seen - fresh), 1, fm), chip)
+            again = bounded(weights.product_of(one, batch * (seen - fresh), 1, fm, 0.0), chip)
             t_math, flops = t_math + again.t_math, flops + again.flops
     return [np.minimum(close.t_math, t_math), np.where(close.t_math < t_math, close.flops, flops)]
 

@@ -92,7 +92,8 @@ def works_of(
             found[one.part] = {}
         rows = batch if one.part == "head" else tokens
         met = active_copies(one, rows)
-        found[one.part][one.name] = product_of(one, rows * one.visits, met, fm)
+        visited = rows * one.visits
+        found[one.part][one.name] = product_of(one, visited, met, fm, visited * one.routed)
     return found
 
 
@@ -144,7 +145,8 @@ def _spread_experts(
         rows, met = max_expert_load(tokens, model.experts.count, model.experts.active, ep, skew)
         for one in matrices(model):
             if one.routed:
-                found["experts"][one.name] = product_of(one, rows, met, fm)
+                pairs = np.asarray(tokens) * model.experts.active
+                found["experts"][one.name] = product_of(one, rows, met, fm, pairs)
     return found
 
 
@@ -169,7 +171,8 @@ def exchanged(model: Any, tokens: Any, fm: Any, tp: int, ep: int) -> Work:
     # All of a token's experts are elsewhere: hypergeometric.
     met = 1 - comb(every - own, visited) / comb(every, visited)
     moved = tokens * met * (ep - tp) / (ep - 1) * model.width * itemsize(fm.x)
-    return Work(0.0 * moved, times * 2 * moved, "fp32", "vector", times, (moved, ep), "exchange")
+    shape = (moved, ep, every)
+    return Work(0.0 * moved, times * 2 * moved, "fp32", "vector", times, shape, "exchange")
 
 
 def _norms(model: Any, tokens: Any, x: float, tp: Any) -> dict[str, Work]:

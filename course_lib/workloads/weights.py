@@ -69,12 +69,14 @@ def read_bytes(one: Any, tokens: Any, fm: Any) -> Any:
     return weights * size_of(one, fm) + biases_of(one) * met / one.copies * itemsize(fm.x)
 
 
-def product_of(one: Any, rows: Any, groups: Any, fm: Any) -> Work:
-    """The product of so many rows in each layer with so many of a matrix's copies, all layers."""
+def product_of(one: Any, rows: Any, groups: Any, fm: Any, pairs: Any) -> Work:
+    """The product of so many rows in each layer with so many of a matrix's copies, all layers;
+    `pairs` of a token and an expert there are on all chips, 0 where nothing is routed.
+    """
     x = itemsize(fm.x)
     dtype = picked(fm.products, one.part, one.routed, one.name)
     biases = biases_of(one) * groups / one.copies * x
-    shape = (rows, one.inputs, one.outputs, groups)
+    shape = (rows, one.inputs, one.outputs, groups, pairs)
     return product(shape, x, size_of(one, fm), x, dtype, one.layers, biases, one.fuses_with)
 
 

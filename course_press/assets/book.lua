@@ -60,12 +60,26 @@ local function study(blocks)
   local words, hangul, looks, work = 0, 0, 0, 0
   local problems = false
   blocks:walk {
+    traverse = "topdown",
     Header = function(header) problems = header.identifier:match("problems$") ~= nil end,
     Para = function(para)
-      if stringify(para):match("^{{<.*/ex%-") then work = work + EXERCISE end
-      -- A problem that its answer follows is no item of a list: **1.** begins it.
       local first = para.content[1]
+      if first and first.t == "Str" and first.text:match("^{{<") then
+        if stringify(para):match("/ex%-") then work = work + EXERCISE end
+        return para, false
+      end
+      -- A problem that its answer follows is no item of a list: **1.** begins it.
       if problems and first and first.t == "Strong" and stringify(first):match("^%d+%.$") then work = work + PROBLEM end
+    end,
+    Table = function(figures) return figures, false end,
+    Code = function() words = words + 1 end,
+    Str = function(str)
+      local text = str.text
+      local plain = text:match("^[\1-\127]*$")
+      local rest, syllables = text, 0
+      if not plain then rest, syllables = text:gsub(HANGUL, "") end
+      hangul = hangul + syllables
+      if (plain or rest:gsub("\226[\128-\191][\128-\191]", "")):match("[%w\195-\233]") then words = words + 1 end
     end,
     Div = function(div)
       if div.identifier:match("^fig%-") or div.identifier:match("^tbl%-") then looks = looks + 1 end
@@ -73,20 +87,6 @@ local function study(blocks)
     end,
     OrderedList = function(list) if problems then work = work + PROBLEM * #list.content end end,
     Math = function(math) if math.mathtype == "DisplayMath" then looks = looks + 1 end end,
-    traverse = "topdown",
-  }
-  local prose = blocks:walk {
-    CodeBlock = function() return {} end,
-    Para = function(para) return stringify(para):match("^{{<") and {} or nil end,
-    Table = function() return {} end,
-    Code = function() return pandoc.Str("1") end,
-  }
-  prose:walk {
-    Str = function(str)
-      local rest, syllables = str.text:gsub(HANGUL, "")
-      hangul = hangul + syllables
-      if rest:gsub("\226[\128-\191][\128-\191]", ""):match("[%w\195-\233]") then words = words + 1 end
-    end,
   }
   return math.max(1, math.ceil(words / WORDS_PER_MINUTE + hangul / HANGUL_PER_MINUTE + LOOK * looks)), work
 end
@@ -498,7 +498,7 @@ function Pandoc(doc)
     local linked_blocks, changed = link_terms(doc.blocks)
     if changed then doc.blocks = linked_blocks end
   end
-  doc.blocks = with_lists(doc.blocks, folder, known, course and course.studies)
+  if not course or course.lists then doc.blocks = with_lists(doc.blocks, folder, known, course and course.studies) end
   if quarto and read > 0 then -- our own pages say it beside the title
     local said = words_of_page()
     local times = pandoc.List { time(said, "ui-minutes", { n = read }) }

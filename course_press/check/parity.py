@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 
@@ -45,7 +46,7 @@ _CODE = re.compile(r"`[^`]*`|(?<!@)\{[^}]*\}|\$[^$]*\$|(?<=\])\([^)]*\)")
 _MATHS = re.compile(r"\$\$.+?\$\$|(?<![\\\w$])\$(?=\S).+?(?<=\S)\$(?!\d)")
 
 
-@dataclass(slots=True)
+@dataclass
 class Section:
     """A section of a chapter: what it says, and what must be the same in every language."""
 
@@ -53,8 +54,33 @@ class Section:
     at: Line
     level: int = 1
     text: list[str] = field(default_factory=list)
-    order: list[tuple[str, str]] = field(default_factory=list)
-    bag: Counter[tuple[str, str]] = field(default_factory=Counter)
+    items: list[Line | Cell] = field(default_factory=list)
+
+    @cached_property
+    def order(self) -> list[tuple[str, str]]:
+        """What stands in the same order in every language."""
+        found: list[tuple[str, str]] = []
+        for item in self.items:
+            if isinstance(item, Cell):
+                found.append(("include", item.at.file.as_posix()))
+                continue
+            line = _ANCHOR.sub(r"{#\1}", item.text)
+            found += [("label", label) for label in _LABEL.findall(line)]
+            found += [("class", name) for name in _CLASS.findall(div_opening(item))]
+            found += [("an item", "of a list")] if _ITEM.match(line) else []
+        return found
+
+    @cached_property
+    def bag(self) -> Counter[tuple[str, str]]:
+        """What is only counted, within sentences."""
+        found: Counter[tuple[str, str]] = Counter()
+        for text in (item.text for item in self.items if isinstance(item, Line)):
+            plain = INLINE.sub(" ", text)
+            found.update(("maths", maths) for maths in _MATHS.findall(plain))
+            found.update(("inline", match[1].strip()) for match in INLINE.finditer(text))
+            cited = CITED.findall(re.sub(r"`[^`]*`|(?<!@)\{[^}]*\}", " ", plain))
+            found.update(("reference", one) for one in cited)
+        return found
 
     @property
     def stamp(self) -> str:
@@ -63,27 +89,17 @@ class Section:
 
 
 def sections(chapter: Chapter) -> list[Section]:
-    """A chapter's sections: what keeps its order, and what is only counted, within sentences."""
+    """A chapter's sections, each with what stands in it."""
     lines = (item if isinstance(item, Line) else item.at for item in chapter.items)
     first = next(lines, Line("", chapter.path, 1))
     found = [Section(TOP, first, text=[chapter.title])]
     for item in chapter.items:
-        if isinstance(item, Cell):
-            found[-1].order.append(("include", item.at.file.as_posix()))
-            continue
-        line = _ANCHOR.sub(r"{#\1}", item.text)
-        if heading := _HEADING.match(line):
-            found.append(Section(heading[2], item, len(heading[1])))
-        here = found[-1]
-        here.text.append(line)
-        here.order += [("label", label) for label in _LABEL.findall(line)]
-        here.order += [("class", name) for name in _CLASS.findall(div_opening(item))]
-        here.order += [("an item", "of a list")] if _ITEM.match(line) else []
-        plain = INLINE.sub(" ", item.text)
-        here.bag.update(("maths", maths) for maths in _MATHS.findall(plain))
-        here.bag.update(("inline", match[1].strip()) for match in INLINE.finditer(item.text))
-        cited = CITED.findall(re.sub(r"`[^`]*`|(?<!@)\{[^}]*\}", " ", plain))
-        here.bag.update(("reference", one) for one in cited)
+        if isinstance(item, Line):
+            line = _ANCHOR.sub(r"{#\1}", item.text)
+            if heading := _HEADING.match(line):
+                found.append(Section(heading[2], item, len(heading[1])))
+            found[-1].text.append(line)
+        found[-1].items.append(item)
     return found
 
 

@@ -13,7 +13,7 @@ from course_press.source.chapter import INLINE, Line
 
 # What stands between words: code, addresses, citations, maths, and the keys of an exercise.
 _NOT_WORDS = re.compile(
-    r"`[^`]*`|\]\([^)]*\)|<https?:[^>]*>|\[[^\]]*@[^\]]*\]|\{[^}]*\}|\$[^$]*\$|^#.*|^\[.*\]$",
+    r"`[^`]*`|\]\([^)]*\)|<https?:[^>]*>|\[[^\]]*@[^\]]*\]|\{[^}]*\}|\$[^$]*\$|^#.*|^\[.*\]$|\b\w+=",
     re.MULTILINE,
 )
 

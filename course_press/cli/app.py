@@ -22,6 +22,7 @@ from course_press.cli import (
     exercises,
     grading,
     labs,
+    new,
     predict,
     serving,
     specs,
@@ -34,7 +35,7 @@ from course_press.source.errors import MissingError
 from course_press.source.install import address, published
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", add_completion=False)
-for commands in (build, specs, predict, serving, training, diagnose, labs, grading, exercises):
+for commands in (build, new, specs, predict, serving, training, diagnose, labs, grading, exercises):
     app.add_typer(commands.app)
 # Commands that show the data as it is written: their numbers are English, too.
 IN_ENGLISH = ("chips", "chip", "compare", "models", "calibrate")

@@ -40,6 +40,7 @@ def known_languages(root: Path, wanted: list[str] | None) -> list[str]:
 
 @app.command()
 def build(
+    chapter: Chapters = None,
     lang: Langs = None,
     engine: Annotated[Engine, Option(help="auto takes Quarto where it is on PATH.")] = Engine.auto,
     out: Annotated[
@@ -49,42 +50,34 @@ def build(
         bool, Option("--answers", help="Print the answers of the exam, too: not to be published.")
     ] = False,
 ) -> None:
-    """Build the site from executed cells.
+    """Build the site from executed cells, or print only some of its chapters anew.
 
-    Example: `course build --lang en --engine embedded`
+    Example: `course build rooflines --lang en`
     """
     root = Path.cwd()
     langs = known_languages(root, lang)
     from course_press.pages import quarto, site
 
+    if chapter and engine is Engine.quarto:
+        said = "--engine quarto prints whole books: leave out the chapters, or the option"
+        raise CourseError(said)
     if engine is Engine.auto:
-        engine = Engine.quarto if quarto.executable() else Engine.embedded
+        engine = Engine.quarto if quarto.executable() and not chapter else Engine.embedded
     use_quarto = engine is Engine.quarto
-    press: Callable[..., list[Path]] = quarto.build if use_quarto else site.build
+    press: Callable[..., list[Path]] = (
+        quarto.build if use_quarto else functools.partial(site.build, only=chapter or ())
+    )
     out = out or Path("_site-answers" if answers else "_site")
     start = time.perf_counter()
     with progress("reading the book") as say:
         pages = press(root, langs, out.resolve(), answers=answers, say=say)
     name = "Quarto" if use_quarto else "the embedded engine"
     took = f"{time.perf_counter() - start:.1f} s"
-    tell(f"{len(pages)} pages in {', '.join(langs)} by {name} in {took}: {out / 'index.html'}")
-
-
-@app.command("slides")
-def slides_command(chapter: Chapters = None, lang: Langs = None, out: Site = Path("_site")) -> None:
-    """Print the decks of chapters anew, for teaching; `course build` prints all of them.
-
-    Example: `course slides rooflines --lang es`
-    """
-    root = Path.cwd()
-    langs = known_languages(root, lang)
-    from course_press.pages.site import write_slides
-
-    mend(out.resolve())
-    with progress("reading the book") as say:
-        files = write_slides(root, langs, chapter or [], out.resolve(), say=say)
-    for file in files:
-        tell(str(file.relative_to(out.resolve().parent)))
+    first = pages[0].relative_to(out.resolve()) if chapter else "index.html"
+    made = f"{counted(len(pages), 'page')} in {', '.join(langs)} by {name} in {took}"
+    tell(f"{made}: {out / first}")
+    if chapter:
+        tell("Search, cover and other pages stay as they stand: course build prints all of them")
 
 
 @app.command("notebooks")

@@ -1,8 +1,5 @@
 """The commands that show the spec tables."""
 
-import os
-import re
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -49,12 +46,13 @@ def chips(
 
 @app.command()
 def models() -> None:
-    """List the models of the table by their keys; any other is a config.json.
+    """List the models of the table by their keys, the latest of each vendor first; any other is a
+    config.json.
 
     Example: `course models`
     """
     rows = []
-    for one in map(specs.model, specs.models()):
+    for one in map(specs.model, specs.listed_models()):
         kind, active = getattr(one, "kind", "convnet"), getattr(one, "active_parameters", None)
         sizes = n(one.parameters), n(active) if active not in (None, one.parameters) else ""
         context = n(one.context) if isinstance(one, specs.Transformer) else ""
@@ -64,19 +62,11 @@ def models() -> None:
 
 
 @app.command()
-def chip(
-    key: Annotated[str, Argument(help="Key of a chip; course chips lists them.")],
-    new: Annotated[
-        bool, Option("--new", help="Begin a file of this key for a chip of your own.")
-    ] = False,
-) -> None:
-    """Show every figure of a chip with its sources and disputes, or begin the file of another.
+def chip(key: Annotated[str, Argument(help="Key of a chip; course chips lists them.")]) -> None:
+    """Show every figure of a chip with its sources and disputes.
 
     Example: `course chip h100-sxm`
     """
-    if new:
-        _begin(key)
-        return
     one = specs.chip(key)
     tell(f"{one.name} ({one.vendor}, {one.year})", style="bold")
     for name, figure in one.figures.items():
@@ -127,19 +117,3 @@ def _links(on: specs.Accelerator, name: str) -> int:
     """How many links there are, each of which has the figure of this name; 1 of what is no link."""
     of = {**on.joins, **({"node": on.node.ports} if on.node else {})}.get(name.partition(".")[0])
     return int(float(of.count)) if of and of.count is not None else 1
-
-
-def _begin(key: str) -> None:
-    """Write the skeleton of a chip's file where `COURSE_CHIPS` says, or here."""
-    if key in specs.chips() or not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", key):
-        raise CourseError(
-            f"key of a new chip must be one that no other has, of lower-case letters, digits and "
-            f"hyphens (got {key!r})"
-        )
-    folder = os.environ.get(specs.FOLDER)
-    file = Path(folder or ".") / f"{key}.toml"
-    if file.exists():
-        raise CourseError(f"{str(file)!r} exists: fill it in, or choose another key")
-    file.write_text((specs.DATA / "own-chip.toml").read_text("utf-8").replace("KEY", key), "utf-8")
-    told = f"fill in {file}, then course chip {key}"
-    tell(told if folder else f"{told}; before that, export {specs.FOLDER}={Path.cwd()}")

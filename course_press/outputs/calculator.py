@@ -94,7 +94,10 @@ def _fields(name: str, controls: Sequence[str]) -> str:
 
 
 def _first(one: serving.Calculator) -> list[str]:
-    keys = {key: named(model(key).name) for key in one.models}
+    models = [
+        (vendor, {key: named(model(key).name) for key in of})
+        for vendor, of in groupby(one.models, key=lambda key: model(key).vendor)
+    ]
     groups = [
         (vendor, {key: chip(key).short for key in of})
         for vendor, of in groupby(one.chips, key=lambda key: chip(key).vendor)
@@ -106,7 +109,7 @@ def _first(one: serving.Calculator) -> list[str]:
         '</textarea><p class="calc-pasted" role="status"></p></div>'
     )
     return [
-        _select("model", one.start["model"], [("", {**own, **keys})]),
+        _select("model", one.start["model"], [("", own), *models]),
         _select("chip", one.start["chip"], groups),
         paste,
     ]

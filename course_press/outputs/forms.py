@@ -2,8 +2,7 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from course_book.asking import Walk
 from course_book.exercises import Form, Parity, Question
@@ -13,9 +12,7 @@ from course_book.plot import Diagram, Plot
 from course_book.tables import Downloads, Folded
 from course_book.text import Shown, Table
 from course_press.outputs import calculator, exercise, explorer, figure, moving, tables
-
-# The MIME type of a bundle of bundles, one for each form.
-FORMS = "application/vnd.course.forms+json"
+from course_press.run.bundles import FORMS
 
 
 def site(shown: Shown) -> dict[str, Any]:
@@ -62,7 +59,7 @@ def notebook(shown: Shown) -> dict[str, Any]:
 
 
 def both(shown: Shown) -> dict[str, Any]:
-    r"""Both bundles, so that cells run once for both: `form` takes one out.
+    r"""Both bundles, so that cells run once for both: `bundles.form` takes one out.
 
     Examples
     --------
@@ -83,24 +80,6 @@ def both(shown: Shown) -> dict[str, Any]:
             for to, bundle in bundles.items()
         }
     }
-
-
-def form(data: Mapping[str, Any], to: Literal["site", "notebook"]) -> dict[str, Any]:
-    """The data of an output in one form.
-
-    Parameters
-    ----------
-    data : as a kernel gave it; where nothing has several forms, it is the only one.
-    to : the form.
-
-    Examples
-    --------
-    >>> shown = {FORMS: {"site": {"text/markdown": "*a*"}, "notebook": {"text/markdown": "a"}}}
-    >>> form({**shown, "text/plain": "a"}, "site"), form({"text/plain": "a"}, "site")
-    ({'text/markdown': '*a*', 'text/plain': 'a'}, {'text/plain': 'a'})
-    """
-    rest = {kind: value for kind, value in data.items() if kind != FORMS}
-    return {**data.get(FORMS, {}).get(to, {}), **rest}
 
 
 def html_block(markup: str) -> dict[str, str]:

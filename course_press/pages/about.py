@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import date
-from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,7 +11,7 @@ from course_press.pages.pandoc import line_with
 from course_press.source.book import Book
 from course_press.source.chapter import Chapter
 from course_press.source.errors import SourceError
-from course_press.source.install import address, published
+from course_press.source.install import address, edition, published
 
 FORMATS = ("epub", "pdf")
 # Where the book as one file stands in the site, by course export: a build leaves this folder as it
@@ -139,7 +138,7 @@ def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
         "author": str(meta["author"]),
         "title": chapter.title,
         "book": str(meta["title"]),
-        "version": version("course-lib"),
+        "version": edition(),
         "year": year,
         "url": str(at_site(book, url(chapter))),
     }

@@ -23,6 +23,7 @@ from course_book.files import DATA
 from course_book.text import words
 from course_press.pages.share import Picture, first_picture
 from course_press.run import faults
+from course_press.run.bundles import form
 from course_press.run.execute import Cache, ChapterResults, Surroundings, run_chapter
 from course_press.run.kernels import LOCALE, ChapterKernel
 from course_press.run.pool import do_jobs
@@ -30,7 +31,7 @@ from course_press.source.book import Book, Say, silent
 from course_press.source.chapter import INLINE, Cell, Chapter, Line, read_text
 from course_press.source.errors import MissingError, SourceError
 from course_press.source.install import published
-from course_press.source.labels import label_facts
+from course_press.source.labels import find_labels, label_facts
 
 ASSETS = Path(__file__).parents[1] / "assets"
 # The filters that both engines share, for a site or not: a notebook is read alone, away from the
@@ -72,10 +73,16 @@ class PrintedPage:
     def body(self) -> str:
         return self.load()
 
-    @property
+    @cached_property
     def url(self) -> str:
         """Where the page stands, from the language's root."""
         return str(PurePosixPath(self.chapter.path).with_suffix(".html"))
+
+
+def unprinted(chapter: Chapter) -> PrintedPage:
+    """A page that others name and lead to, and that is not printed now."""
+    labels = [{"id": label.id} for label in find_labels(chapter)]
+    return PrintedPage(chapter, "", {"labels": labels, "guesses": False}, str)
 
 
 class _Lean(FileSystemLoader):
@@ -93,6 +100,7 @@ def lean(text: str) -> str:
     return re.sub(r"(?m)[ \t]+// .*$", "", text)
 
 
+@functools.cache
 def templates() -> Environment:
     """The templates of pages; a name that a page does not give is an error."""
     how: Any = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
@@ -103,8 +111,6 @@ def outputs_by_cell(
     chapter: Chapter, ran: ChapterResults, to: Literal["site", "notebook"]
 ) -> list[list[dict[str, Any]]]:
     """What each cell gave, in one form; nothing for a cell that is only shown."""
-    # It draws, too, and takes long to import: a build in which nothing changed needs no output.
-    from course_press.outputs import form
 
     def shaped(output: Mapping[str, Any]) -> dict[str, Any]:
         return {**output, **({"data": form(output["data"], to)} if "data" in output else {})}
@@ -238,6 +244,7 @@ def print_page(
     # Only those that stand here: another label leaves this page as it is.
     course["labels"] = {id_: labels[id_] for id_ in asked["labels"] if id_ in labels}
     course |= {name: value for name, value in flags.items() if asked[name]}
+    course["lists"] = asked["studies"] or asked["chapters"]
     if asked["studies"]:
         texts = [DATA / "objectives.csv", *sorted(DATA.glob(f"exercises/*.{book.lang}.toml"))]
         if others:
@@ -295,6 +302,7 @@ def _coloured(body: str, cache: Cache) -> str:
 
 # What a text asks for, by what stands in it then.
 _ASKED = {"answers": ".answer", "published": "-meta=", "studies": ".session"}
+_ASKED |= {"chapters": ".chapters"}
 
 
 def _text(chapter: Chapter, ran: ChapterResults) -> str:

@@ -78,7 +78,7 @@ def build(
                 raise CourseError(f"quarto could not render the {lang} book:\n{told}")
             add_facts(book_in(lang), stage / lang)
         (stage / MARKER).touch()  # a site from here on
-        write_slides(root, langs, [], stage, say=say)
+        write_slides(root, langs, stage, say=say)
         for lang in langs:
             link_up(book_in(lang), stage, every)
             link_downloads(book_in(lang), stage, out)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from course_press.pages.references import fill_references, labels_of
 from course_press.pages.searchable import sections
 from course_press.run.execute import Cache
 from course_press.source.book import Book, Part
+from course_press.source.install import edition
 
 # What each prediction of a language holds alike: pages of ours have it in a file.
 _SHARED = re.compile(
@@ -39,7 +39,6 @@ class Renderer:
         self.cards = cards
         self.labels = labels_of(pages)
         self.stale = _stale(book, source)
-        self.template = templates().get_template("page.html.j2")
         self._bodies: dict[str, str] = {}
 
     def _whole(self, page: PrintedPage) -> str:
@@ -68,7 +67,8 @@ class Renderer:
             "body": Markup(self.body(page)),  # noqa: S704 - pandoc's own output
         }
         frame = {**context, "page": {**context["page"], "body": ""}, "csp": ""}
-        return self.template.render({**context, "csp": csp.policy(self.template.render(frame))})
+        template = templates().get_template("page.html.j2")
+        return template.render({**context, "csp": csp.policy(template.render(frame))})
 
     def search_results(self, cache: Cache) -> Iterator[dict[str, str]]:
         """What the search looks through."""
@@ -94,7 +94,7 @@ class Renderer:
         asking = next((page for page in self.pages if page.data["guesses"]), None)
         if not (shared := asking and _SHARED.search(self._whole(asking))):
             return ""
-        script = self.template.environment.get_template("predict.html").render()
+        script = templates().get_template("predict.html").render()
         script = script.replace("<script>", "").replace("</script>", "").strip()
         return f"window.coursePredictions = {shared[1]};\n{script}\n"
 
@@ -146,7 +146,7 @@ class Renderer:
             "languages": about.languages(book, chapter, self.langs),
             "base": base,
             "root": base + "../",
-            "version": version("course-lib"),
+            "version": edition(),
             "built_with": f"pandoc {pandoc_version()}",
         }
 

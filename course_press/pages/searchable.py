@@ -200,13 +200,23 @@ _WORD = re.compile(r"[가-힣]+|(?:(?![가-힣])[^\W_])+")
 _VERSION = 2
 
 
+class _Marks(dict[int, int | None]):
+    """By letter what is left of it: of an accent nothing."""
+
+    def __missing__(self, code: int) -> int | None:
+        self[code] = None if unicodedata.category(chr(code)).startswith("M") else code
+        return self[code]
+
+
+_MARKS = _Marks()
+
+
 def tokens(text: str) -> list[str]:
     """Words of a text as the index has them; `assets/search.js` takes questions apart alike.
 
     Small letters without accents, and Hangul by pairs of syllables, since particles cling to words.
     """
-    marked = unicodedata.normalize("NFD", text.lower())
-    bare = "".join(letter for letter in marked if not unicodedata.category(letter).startswith("M"))
+    bare = unicodedata.normalize("NFD", text.lower()).translate(_MARKS)
     found: list[str] = []
     for word in _WORD.findall(unicodedata.normalize("NFC", bare)):
         in_pairs = len(word) > 1 and "가" <= word[0] <= "힣"

@@ -3,7 +3,7 @@
 import base64
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
@@ -14,7 +14,15 @@ from course_lib import CourseError
 from course_book.text import words
 from course_press.check import parity
 from course_press.pages import about, csp, searchable, share, slides
-from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pages, templates
+from course_press.pages.pandoc import (
+    ASSETS,
+    PrintedPage,
+    kept,
+    lean,
+    print_pages,
+    templates,
+    unprinted,
+)
 from course_press.pages.references import check_links, fill_references, labels_written
 from course_press.pages.render import Renderer
 from course_press.run.execute import Cache
@@ -34,23 +42,43 @@ Parts: TypeAlias = Mapping[str, tuple[str, Callable[[], Files]]]
 
 
 def build(
-    root: Path, langs: Sequence[str], out: Path, *, answers: bool = False, say: Say = silent
+    root: Path,
+    langs: Sequence[str],
+    out: Path,
+    *,
+    only: Collection[str] = (),
+    answers: bool = False,
+    say: Say = silent,
 ) -> list[Path]:
-    """Build the site and put it in the place of the old one, once every page is printed."""
+    """Build the site and put it in the place of the old one, once every page is printed.
+
+    With `only`, pages of these names and their decks are made, and all else stays as it stands.
+    """
     check_out(out)
     book_in = cache(partial(read_book, root, answers=answers))  # each is read once
     every, results = every_language(root, langs, out), kept(root)
     with staged(out) as stage:
         books = [book_in(lang) for lang in langs]
-        printed = dict(zip(langs, print_pages(books, say=say), strict=True))
-        known = _Known(results, out, langs)
+        alone = [page.path.stem for page in books[0].chapters if not page.is_cover]
+        for name in only:
+            choose(name, alone, f"{name!r} is no page that can be printed alone")
+        printed = dict(zip(langs, print_pages(books, only or None, say=say), strict=True))
+        known = _Known(results, out, () if only else langs)
         for book, pages in zip(books, printed.values(), strict=True):
             source = book if book.lang == parity.SOURCE else book_in(parity.SOURCE)
-            cards = _cards(book, pages, source, printed.get(parity.SOURCE, ()), out)
-            renderer = Renderer(book, source, pages, every, about.downloads(book, out), cards)
-            known.settle(_parts(renderer, cards, results), out / book.lang, stage / book.lang)
+            old, new = out / book.lang, stage / book.lang
+            cards = {} if only else _cards(book, pages, source, printed.get(parity.SOURCE, ()), out)
+            drawn = [file.stem for file in (old / about.CARDS).glob("*.png")] if only else cards
+            here = {page.chapter.path: page for page in pages}
+            every_page = [here.get(one.path) or unprinted(one) for one in book.chapters]
+            downloads = about.downloads(book, out)
+            renderer = Renderer(book, source, every_page, every, downloads, drawn)
+            parts = _parts(renderer, pages, cards, results)
+            known.settle(parts, old, new, kept=_inside(old) if only else ())
         put_in_place(book_in(every[0]), every, stage, out)
         known.keep()
+    if only:
+        return [out / lang / page.url for lang, pages in printed.items() for page in pages]
     files = (file for lang in langs for file in (out / lang).rglob("*.html"))
     return sorted(file for file in files if file.parent.name != share.DECKS)
 
@@ -66,9 +94,11 @@ class _Known:
             part: facts for part, facts in self.was.items() if part.partition("/")[0] not in langs
         }
 
-    def settle(self, parts: Parts, old: Path, new: Path) -> None:
-        """Make a folder of these parts in `new`, unless the one that stands is the same."""
-        files: dict[str, str | bytes | None] = {}
+    def settle(self, parts: Parts, old: Path, new: Path, *, kept: Iterable[str] = ()) -> None:
+        """Make a folder of these parts in `new`, and of files of the one that stands; nothing where
+        that is the same.
+        """
+        files: dict[str, str | bytes | None] = dict.fromkeys(kept)
         for name, (key, make) in parts.items():
             part = f"{old.name}/{name}"
             was = self.was.get(part)
@@ -106,7 +136,7 @@ def _write_folder(files: Files, old: Path, new: Path) -> None:
     """Write files into `new`, those that `old` has already by a second name; nothing where `old`
     has these and no others.
     """
-    there = {file.relative_to(old).as_posix() for file in old.rglob("*") if file.is_file()}
+    there = _inside(old)
     bodies = {path: _bytes(content) for path, content in files.items()}
     same = {
         path
@@ -123,34 +153,24 @@ def _write_folder(files: Files, old: Path, new: Path) -> None:
             (new / path).write_bytes(body)
 
 
+def _inside(folder: Path) -> set[str]:
+    return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+
+
 def _bytes(content: str | bytes | None) -> bytes | None:
     return content.encode() if isinstance(content, str) else content
 
 
-def write_slides(
-    root: Path, langs: Sequence[str], names: Sequence[str], out: Path, *, say: Say = silent
-) -> list[Path]:
-    """Write the decks of some chapters, or of all where none is named, into a site that stands."""
-    books = [read_book(root, lang) for lang in langs]
-    chapters = [chapter.path.stem for chapter in books[0].chapters if chapter.number]
-    for name in names:
-        choose(name, chapters, f"{name!r} is no chapter with slides")
-    for lang in langs:
-        if not ((out / MARKER).is_file() and (out / lang / "index.html").is_file()):
-            said = f"--out {str(out)!r} holds no site in {lang}"
-            raise CourseError(f"{said}: run course build --lang {lang} first")
-    written, results = [], kept(root)
-    printed = print_pages(books, names or chapters, say=say)
-    for book, pages in zip(books, printed, strict=True):
+def write_slides(root: Path, langs: Sequence[str], out: Path, *, say: Say = silent) -> None:
+    """Write the decks of all chapters into a site that another engine has made."""
+    books, results = [read_book(root, lang) for lang in langs], kept(root)
+    numbered = [page.path.stem for page in books[0].chapters if page.number]
+    for book, pages in zip(books, print_pages(books, numbered, say=say), strict=True):
         labels, folder = labels_written(book), out / book.lang
         for page in pages:
-            beside = (folder / page.url).parent.glob(f"{page.chapter.path.stem}.*.js")
-            scripts = {str(one.relative_to(folder)): one.read_text("utf-8") for one in beside}
             text = slides.deck(book, page, fill_references(page, labels), results)
-            for path, content in deck_files(slides.url(page), text, scripts).items():
+            for path, content in deck_files(slides.url(page), text, {}).items():
                 swap_in(folder / path, str(content))
-            written.append(folder / slides.url(page))
-    return written
 
 
 def every_language(root: Path, langs: Sequence[str], out: Path) -> list[str]:
@@ -216,8 +236,8 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
     if site:
         folders = {lang: (stage if (stage / lang).is_dir() else out) / lang for lang in every}
         files["sitemap.xml"] = share.sitemap(site, folders)
-    left_out = {".lua", ".csl", ".j2", ".scss", ".html", ".woff2"}
-    assets = (file for file in ASSETS.rglob("*") if file.is_file() and file.suffix not in left_out)
+    left_out = {".lua", ".csl", ".j2", ".scss", ".html", ".txt", ".woff2"}
+    assets = (file for file in ASSETS.rglob("*.*") if file.suffix not in left_out)
     given = {file.relative_to(ASSETS).as_posix(): _asset(file) for file in assets}
     _write_folder(given, out / "assets", stage / "assets")
     stands = {name: text.encode() for name, text in files.items() if (out / name).is_file()}
@@ -304,11 +324,15 @@ def _cards(
 
 
 def _parts(
-    renderer: Renderer, cards: Mapping[str, tuple[list[Any], Callable[[], bytes]]], results: Cache
+    renderer: Renderer,
+    pages: Sequence[PrintedPage],
+    cards: Mapping[str, tuple[list[Any], Callable[[], bytes]]],
+    results: Cache,
 ) -> Parts:
-    """The site of a language: its pages with their decks, what they show, and the search."""
-    book, pages, makers = renderer.book, renderer.pages, slides.makers()
-    check_links(pages)
+    """The site of a language: pages with their decks, what they show and, of all, the search."""
+    book, makers, whole = renderer.book, slides.makers(), len(pages) == len(renderer.pages)
+    if whole:
+        check_links(pages)
     parts: dict[str, tuple[str, Callable[[], Files]]] = {}
     keys = {page.url: renderer.key(page) for page in pages}
 
@@ -338,14 +362,16 @@ def _parts(
             name, (made_of, draw) = about.card(page.chapter), card
             key = Cache.key(makers, version("pillow"), made_of)
             parts[name] = key, partial(drawn, name, draw)
-    found = [[keys[page.url], page.chapter.title, page.chapter.meta] for page in pages]
-    parts["search.js"] = (
-        Cache.key(makers, found),
-        lambda: {"search.js": searchable.script(renderer.search_results(results))},
-    )
+    if whole:
+        found = [[keys[page.url], page.chapter.title, page.chapter.meta] for page in pages]
+        parts["search.js"] = (
+            Cache.key(makers, found),
+            lambda: {"search.js": searchable.script(renderer.search_results(results))},
+        )
     asking = [keys[page.url] for page in pages if page.data["guesses"]][:1]
-    parts["predict.js"] = (
-        Cache.key(makers, asking),
-        lambda: {"predict.js": renderer.predictions()},
-    )
+    if whole or asking:
+        parts["predict.js"] = (
+            Cache.key(makers, asking),
+            lambda: {"predict.js": renderer.predictions()},
+        )
     return parts

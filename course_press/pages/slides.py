@@ -3,7 +3,6 @@
 import functools
 import posixpath
 import re
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from course_press.pages.share import DECKS
 from course_press.run.execute import Cache
 from course_press.source.book import Book
 from course_press.source.chapter import read_text
+from course_press.source.install import edition
 
 
 def has_deck(page: PrintedPage) -> bool:
@@ -58,7 +58,7 @@ def context(book: Book, page: PrintedPage) -> dict[str, Any]:
             "book": title,
         },
         "root": "../../",
-        "version": version("course-lib"),
+        "version": edition(),
         "built_with": f"pandoc {pandoc_version()}",
     }
 
@@ -70,14 +70,11 @@ def deck(book: Book, page: PrintedPage, body: str, cache: Cache) -> str:
     if (stored := cache.get(key)) is None:
         text = _leading_from(page.url, slides_of(page.chapter.title, body))
         given["page"] |= features(text)
-        template = _templates().get_template("slides.html.j2")
+        template = templates().get_template("slides.html.j2")
         policy = csp.policy(template.render(given, slides="", csp=""))
         stored = template.render(given, slides=Markup(text), csp=policy)  # noqa: S704
         cache.put(key, stored)
     return str(stored)
-
-
-_templates = functools.cache(templates)  # to read them takes as long as all the rest
 
 
 @functools.cache

@@ -23,6 +23,7 @@ import course_book
 from course_press.run import kernels
 from course_press.run.faults import find_faults
 from course_press.run.kernels import ChapterKernel, DeadKernelError
+from course_press.source.book import languages
 from course_press.source.chapter import Cell, Chapter, Inline, Line
 from course_press.source.files import swap_in
 
@@ -310,6 +311,8 @@ def _execute(
     env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": "both"}
     env["COURSE_RESULTS"] = results
     since = time.time()
+    # Notebooks of the first language keep outputs; of another, the page's card asks for a picture.
+    pictured = lang == languages(around.root)[0]
     outputs: list[Any] = []
     inlines: list[str] = []
     try:
@@ -324,6 +327,9 @@ def _execute(
                             f"{what} failed with {error['name']}: {error['value']}"
                         )
                     outputs.append(ran["outputs"])
+                    if not pictured and '"image/png"' in json.dumps(ran["outputs"]):
+                        kernel.ask(set={"COURSE_PRINT": "site"})
+                        pictured = True
                 else:
                     what, at = "an inline expression from here to the next cell", step[0].at
                     asked = [inline.expression for inline in step]

@@ -131,6 +131,8 @@ def serve(asked: TextIO, told: TextIO) -> None:
             os.chdir(request["cwd"])
             shell = _started(request["env"])
             answer = {"pid": os.getpid()}
+        elif "set" in request:
+            os.environ.update(request["set"])
         elif "code" in request:
             answer = _ran(shell, request["code"])
         elif "expressions" in request:

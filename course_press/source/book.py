@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from course_press.source.chapter import Chapter, Line, read_chapter, read_text
+from course_press.source.chapter import Chapter, Line, SafeLoader, read_chapter, read_text
 from course_press.source.errors import SourceError
 
 # The keys of `_quarto*.yml` that the embedded engine honours, or may pass over because they only
@@ -160,7 +160,7 @@ def read_book(root: Path, lang: str, *, answers: bool = False) -> Book:
     return found
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(SafeLoader):  # type: ignore[misc]
     """Refuses a key that stands twice in one place, as Quarto does; YAML's own takes the last."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
@@ -171,7 +171,7 @@ class _Loader(yaml.SafeLoader):
                     problem=f"{key.value} stands twice", problem_mark=key.start_mark
                 )
             seen.add(key.value)
-        return super().construct_mapping(node, deep)
+        return dict(super().construct_mapping(node, deep))
 
 
 def _config(file: Path) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -41,6 +41,8 @@ DIV_CLASSES = {
     "answer",
     "ways",
 }
+# libyaml's, where YAML was built with it: ten times as fast.
+SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Includes within includes; one that holds itself stops here at the latest.
 DEPTH = 20
 # Lines of one page with all that it includes: the longest of the book has some hundreds.
@@ -58,8 +60,7 @@ _TITLE = re.compile(r"^# (.+?)\s*(?:\{([^}]*)\})?\s*$")
 _ATTRIBUTE = re.compile(r"""([#.][\w:.-]+)|([\w-]+)=("[^"]*"|'[^']*'|\S+)""")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line of a chapter after includes, and where it stands."""
 
     text: str
@@ -144,7 +145,7 @@ def read_chapter(root: Path, path: Path, lang: str) -> Chapter:
     """Read one chapter, not yet numbered: includes expanded, cells and prose told apart."""
     files: list[Path] = []
     expanded: list[Line] = []
-    for line in _expanded(root / path, files, root):
+    for line in _expanded(root / path, files, root, root.resolve()):
         expanded.append(line)
         if len(expanded) > LINES:
             raise line.error(f"{path} with all that it includes has more than {LINES} lines")
@@ -190,27 +191,30 @@ def _told_apart(lines: Iterable[Line]) -> Iterator[tuple[Line, bool]]:
 
 
 def _expanded(
-    file: Path, files: list[Path], root: Path, via: tuple[Path, ...] = ()
+    file: Path, files: list[Path], root: Path, real: Path, via: tuple[Path, ...] = ()
 ) -> Iterator[Line]:
     files.append(file)
+    here: Path | None = None
     shown = file.relative_to(root) if file.is_relative_to(root) else file
     texts = read_text(file, shown).splitlines()
     for line, is_prose in _told_apart(Line(text, shown, i) for i, text in enumerate(texts, 1)):
-        if is_prose and (include := _INCLUDE.match(line.text)):
+        coded = is_prose and "{{<" in line.text
+        if coded and (include := _INCLUDE.match(line.text)):
             # A path that starts with a slash is meant from the book's root, as in Quarto.
             above = root if include[1].startswith("/") else file.parent
             target = (above / include[1].removeprefix("/")).resolve()
-            if not target.is_relative_to(root.resolve()):
+            here = here or file.resolve()
+            if not target.is_relative_to(real):
                 raise line.error(f"included file {include[1]} lies outside the book's folder")
             if not target.is_file():
                 raise line.error(f"included file {include[1]} does not exist")
-            if target in via or target == file.resolve():
+            if target in via or target == here:
                 raise line.error(f"{include[1]} includes itself")
             if len(via) == DEPTH:
                 raise line.error(f"{include[1]} is included more than {DEPTH} files deep")
-            yield from _expanded(target, files, root, (*via, file.resolve()))
+            yield from _expanded(target, files, root, real, (*via, here))
             continue
-        if is_prose and (shortcode := _SHORTCODE.search(line.text)):
+        if coded and (shortcode := _SHORTCODE.search(line.text)):
             if shortcode[1] == "include":
                 raise line.error("shortcode include must stand alone on its line")
             raise line.error(f"shortcode {shortcode[1]} is not known to the embedded engine")
@@ -264,7 +268,7 @@ def _front_matter(lines: Sequence[Line]) -> tuple[dict[str, Any], int]:
     if (end := next(ends, None)) is None:
         raise lines[0].error("the front matter is never closed with ---")
     try:
-        meta = yaml.safe_load("\n".join(line.text for line in lines[1:end])) or {}
+        meta = yaml.load("\n".join(line.text for line in lines[1:end]), SafeLoader) or {}  # noqa: S506
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = lines[min(1 + (mark.line if mark else 0), end)]
@@ -319,7 +323,8 @@ def _cell(lines: Sequence[Line], at: Line, indent: str) -> Cell:
     return Cell(tuple(code), options, at, indent)
 
 
-_read_yaml = cache(yaml.safe_load)  # a book has a dozen lines of options, a thousand times
+# A book has a dozen lines of options, a thousand times.
+_read_yaml = cache(partial(yaml.load, Loader=SafeLoader))
 
 
 def _known_div(line: Line) -> None:

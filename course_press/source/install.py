@@ -3,6 +3,7 @@
 import json
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import metadata, version
 from pathlib import Path
 
@@ -30,9 +31,15 @@ _INSTALL = f"""\
 """
 
 
+@cache
+def edition() -> str:
+    """The book's own version, for which every page asks."""
+    return version("course-lib")
+
+
 def address(book: Book) -> tuple[str, str]:
     """The repository, and its tag or commit that readers get, else this version's tag."""
-    ref = str(book.config.get("install-ref", f"v{version('course-lib')}"))
+    ref = str(book.config.get("install-ref", f"v{edition()}"))
     return str(book.meta.get("repo-url", "")).rstrip("/"), ref
 
 

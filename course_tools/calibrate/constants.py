@@ -15,12 +15,13 @@ from course_tools.calibrate.attention import AttentionConstants
 from course_tools.calibrate.errors import FILE
 from course_tools.calibrate.kernels import Constants, EngineConstants
 from course_tools.calibrate.links import LinkConstants, Range
+from course_tools.calibrate.mixtures import MESSAGES, MixtureConstants
 from course_tools.files import DATA
 
 FOLDER = DATA / "calibration"
 NEAREST, ENGINES = "nearest.toml", "engines.toml"
 _OTHERS = (NEAREST, ENGINES, FILE.name)  # files that are no chip's
-LENT = ("narrow", "attention", "links", "small")
+LENT = ("narrow", "attention", "links", "small", "mixtures", "messages")
 TYPICAL = "typical"  # the engine whose constants are fitted to all of them together
 
 
@@ -33,6 +34,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     ranges: dict[str, Range]
     links: dict[str, LinkConstants]  # what its links achieve, by their name
     attention: dict[str, AttentionConstants] = {}  # alone: of prompts, in decoding, latent
+    mixtures: MixtureConstants | None = None  # each product of a mixture of experts
     # engine, engine_name: what the engine adds, and which that is
     engine: EngineConstants
     engine_name: str = TYPICAL
@@ -46,7 +48,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     # How far chips lie apart, as a logarithm: what anything unlike the evidence is in doubt.
     chips: float = 0.0
     # How much wider a range is where constants stand for another chip's, as a logarithm: beside
-    # that, of ``"narrow"`` products, ``"attention"``, ``"links"`` and their ``"small"`` messages.
+    # that, of ``"narrow"`` products, ``"attention"``, ``"links"`` and their ``"small"`` messages,
+    # ``"mixtures"`` and their ``"messages"``.
     lent: dict[str, float] = {}
     source: str  # what it was fitted to, or whose it is
 
@@ -70,6 +73,7 @@ class CalibrationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     ranges: dict[str, Range]
     links: dict[str, LinkConstants]
     attention: dict[str, AttentionConstants] = {}
+    mixtures: MixtureConstants | None = None
 
 
 class _Like(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,9 +162,15 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
             found.constants, compute=min(found.constants.compute * cooling(to, of), 1.0)
         ),
         links={
-            name: replace(link, range=wider(link.range, "links"), small=wider(link.small, "small"))
+            name: replace(
+                link,
+                range=wider(link.range, "messages" if name in MESSAGES else "links"),
+                small=wider(link.small, "messages" if name in MESSAGES else "small"),
+            )
             for name, link in found.links.items()
         },
+        mixtures=found.mixtures
+        and replace(found.mixtures, range=wider(found.mixtures.range, "mixtures")),
         attention={
             kind: replace(one, range=wider(one.range, "attention"))
             for kind, one in found.attention.items()
@@ -259,6 +269,7 @@ def _of_file(file: CalibrationFile, dtype: str | None, chip: str, engine: str) -
         ranges=file.ranges,
         links=file.links,
         attention=file.attention,
+        mixtures=file.mixtures,
         engine=engines()[known("engine", engine, engines())],
         engine_name=engine,
         source_chip=chip,

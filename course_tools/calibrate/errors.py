@@ -65,14 +65,7 @@ class ErrorRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def error_table(rows: Iterable[FamilyErrors]) -> list[ErrorRow]:
-    """Errors by family and by what tested them, of all chips together and of each.
-
-    Examples
-    --------
-    >>> some = FamilyErrors("decode", "test half", ("a", "b"), [1.0, 2.0], [1.1, 2.0], 0.9, 2.1)
-    >>> [(row.chip, row.rows, round(row.mean, 2)) for row in error_table([some])]
-    [('', 2, 0.05), ('a', 1, 0.1), ('b', 1, 0.0)]
-    """
+    """Errors by family and by what tested them, of all chips together and of each."""
     together: dict[tuple[str, str], list[Any]] = {}
     for one in rows:
         columns = np.broadcast_arrays(one.measured, one.expected, one.low, one.high)

@@ -1,6 +1,5 @@
-"""The published measurements that constants are fitted to; which of them a fit never sees, a
-quarter of the shapes of matrix products, one model of two, half of the messages; and how wrong the
-bound and the calibrated range are on those.
+"""The published measurements that constants are fitted to, which of them a fit never sees, and how
+wrong the bound and the calibrated range are on those.
 """
 
 import math
@@ -22,7 +21,8 @@ from course_lib.specs import Accelerator, chip
 from course_lib.workloads import llm
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, lend
 from course_tools.calibrate.errors import ELSEWHERE, FIT, LENT, TEST, FamilyErrors
-from course_tools.calibrate.links import LARGE_MESSAGE
+from course_tools.calibrate.links import LARGE_MESSAGE, message_factors
+from course_tools.calibrate.mixtures import FULL, MESSAGES, SENDERS
 from course_tools.calibrate.prediction import Prediction, collective, family_of, predict
 from course_tools.measured import published
 from course_tools.measured.published import CHIPS, best_published, table
@@ -126,6 +126,81 @@ PHASES = {
     "decode": (("decode", "bf16"),),
     "latent": (("latent decode", "bf16"),),
 }
+
+
+@cache
+def mixtures(key: str) -> tuple[tuple[tuple[Estimate, Estimate], NDArray[Any]], ...]:
+    """Mixtures that a collector timed on a chip, by the format of their weights: bounds of their
+    product in and of that out, and times, s; of the chips that share them, on the busiest.
+    """
+    every, found = [row for row in table("mixtures_engines") if row["chip"] == key], []
+    names = ("tokens", "experts", "active", "ep", "width", "inner", "tp", "gated", "ms")
+    for weights in sorted({row["weights"] for row in every}):
+        rows = [row for row in every if row["weights"] == weights]
+        sizes = np.array([[float(row[name]) for name in names] for row in rows])
+        loads = [busiest(*one[:4], row["router"]) for one, row in zip(sizes, rows, strict=True)]
+        tokens, _, active, _, width, inner, tp, gated, ms = sizes.T
+        b, groups = np.array(loads).T
+        x, pairs = "bf16" if weights == "bf16" else "fp8", tokens * active
+        formats: Any = {"x": x, "w": weights, "out": "bf16", "compute": x, "routed": pairs}
+        into, out = (
+            roofline(ops.grouped_matmul(b, d, f, groups, **formats), chip(key))
+            for d, f in ((width, (1 + gated) * inner / tp), (inner / tp, width))
+        )
+        found.append(((into, out), ms / 1e3))
+    return tuple(found)
+
+
+@cache
+def busiest(
+    tokens: float, experts: float, active: float, chips: float, router: str
+) -> tuple[float, float]:
+    """Pairs of a token and an expert on the busiest of the chips, and experts met there: with an
+    even router as even as can be, else the mean of drawn ones.
+    """
+    own, pairs = int(experts / chips), tokens * active
+    if router == "even":
+        mean = max(np.round(pairs / chips), 1.0)
+        return mean, min(own, mean)
+    # How much experts are favored falls with a power between 1 and 0.8 of the tokens: none gets
+    # more pairs than there are tokens.
+    less, most = 1 - float(router), max(0.8 * tokens, 1.0)
+    drawn = np.random.default_rng(SEED).random((16, int(experts)))
+    loads = ((most**less - 1) * drawn + 1) ** (1 / less)
+    for _ in range(4):
+        loads = np.minimum(loads / loads.sum(axis=1, keepdims=True) * pairs, tokens)
+    on_chips = loads.reshape(16, int(chips), own)
+    on_busiest = on_chips[np.arange(16), on_chips.sum(axis=2).argmax(axis=1)]
+    b = min(max(np.round(on_busiest.sum(axis=1).mean()), 1.0), pairs)
+    # An expert is missed as the exponential of its mean says, if tokens choose on their own.
+    met = (1 - np.exp(-on_busiest)).sum(axis=1).mean()
+    return b, float(np.clip(met, min(b, 1.0), min(b, own)))
+
+
+def expert_messages(key: str) -> dict[str, "Messages"]:
+    """Dispatches and combines of experts that a collector timed among eight of a chip, by the name
+    of their constants: each token goes once to every chip that has an expert of its, in a byte and
+    the scale of 128, and comes back in two.
+    """
+    found = {}
+    for name in MESSAGES:
+        there, few = name.startswith("dispatch"), name.endswith("few")
+        column, size, senders, times = "dispatch_us" if there else "combine_us", [], [], []
+        for row in table("messages_engines"):
+            if (row["chip"], row["mode"] == "small") == (key, few):
+                every, active = int(row["experts"]), int(row["active"])
+                met = 1 - math.comb(7 * every // 8, active) / math.comb(every, active)
+                elements = 8 * int(row["tokens"]) * int(row["width"]) * met
+                size.append(elements * (1 + 4 / 128 if there else 2))
+                busy = FULL / every if there else 1.0
+                senders.append(busy if few else SENDERS / int(row["multiprocessors"]))
+                times.append(float(row[column]) / 1e6)
+        link = chip(key).links["nvlink"]
+        bound = bound_of("all-to-all", np.array(size), link, 8, "switched")
+        slower = np.asarray(bound) * np.maximum(senders, 1.0)
+        eight = np.full(len(size), 8)
+        found[name] = Messages(np.array(size), eight, np.array(times), slower, "all-to-all")
+    return found
 
 
 def held_out(count: int, share: float = HELD_OUT, seed: int = SEED) -> NDArray[np.bool_]:
@@ -346,13 +421,16 @@ def error_rows() -> list[FamilyErrors]:
         *_attention_errors(),
         *_step_errors(),
         *_message_errors(),
+        *_mixture_errors(),
         *_stream_errors(),
     ]
 
 
-def _errors(family: str, held: str, on: Any, likely: Prediction, seconds: Any) -> FamilyErrors:
-    key = on if isinstance(on, str) else on.key
-    return FamilyErrors(family, held, (key,), seconds, likely.expected, likely.low, likely.high)
+def _errors(
+    family: str, held: str, key: str, likely: Prediction, seconds: Any, which: Any = ...
+) -> FamilyErrors:
+    times = (seconds, likely.expected, likely.low, likely.high)
+    return FamilyErrors(family, held, (key,), *(np.asarray(one)[which] for one in times))
 
 
 def _product_errors() -> Iterator[FamilyErrors]:
@@ -360,12 +438,11 @@ def _product_errors() -> Iterator[FamilyErrors]:
     every = products("matmul_a100_transformer_gemms")
     unseen = held_out(len(every.seconds))
     for held, some in ((FIT, every.some(~unseen)), (TEST, every.some(unseen))):
-        yield _errors(
-            "products", held, on, predict(some.bound(on), on, state="sustained"), some.seconds
-        )
+        likely = predict(some.bound(on), on, state="sustained")
+        yield _errors("products", held, on.key, likely, some.seconds)
     other = products("matmul_a100_m_sweep")
     long = other.some(other.seconds >= 1e-3)  # a call's own time no longer counts
-    yield _errors("products", ELSEWHERE, on, predict(long.bound(on), on), long.seconds)
+    yield _errors("products", ELSEWHERE, on.key, predict(long.bound(on), on), long.seconds)
     for dtype in ("bf16", "fp8"):
         for key, best in best_published(dtype).items():
             if key in COLLECTED:
@@ -383,11 +460,11 @@ def _product_errors() -> Iterator[FamilyErrors]:
             for held, part in ((FIT, some.some(~out)), (TEST, some.some(out))):
                 bound = part.bound(on, dtype)
                 likely = predict(bound, on, dtype=dtype, engine=engine)
-                yield _errors(family_of(dtype), held, on, likely, part.seconds)
+                yield _errors(family_of(dtype), held, key, likely, part.seconds)
             if dtype != "nvfp4":
                 lent = _lent(on, other_key, dtype, engine)
                 likely = predict(some.bound(on, dtype), on, constants=lent, dtype=dtype)
-                yield _errors(family_of(dtype), LENT, on, likely, some.seconds)
+                yield _errors(family_of(dtype), LENT, key, likely, some.seconds)
 
 
 def _attention_errors() -> Iterator[FamilyErrors]:
@@ -398,17 +475,9 @@ def _attention_errors() -> Iterator[FamilyErrors]:
             for part in parts:
                 bound, seconds = attentions(key, *part)
                 out = held_out(seconds.size, 0.5)
-                every = np.ones_like(out)
-                for held, which, given in (
-                    (FIT, ~out, None),
-                    (TEST, out, None),
-                    (LENT, every, lent),
-                ):
+                for held, which, given in ((FIT, ~out, None), (TEST, out, None), (LENT, ..., lent)):
                     likely = predict(bound, key, constants=given)
-                    times = (
-                        np.asarray(getattr(likely, end))[which] for end in ("expected", *ENDS[::2])
-                    )
-                    yield FamilyErrors(family, held, (key,), seconds[which], *times)
+                    yield _errors(family, held, key, likely, seconds, which)
 
 
 def before(dtype: str) -> str:
@@ -418,11 +487,10 @@ def before(dtype: str) -> str:
 
 def _lent(on: Accelerator, like: str, dtype: str, engine: str = TYPICAL) -> Calibration:
     """Another chip's constants, as a chip of the same collector is lent them."""
-    found = lend(calibration(like, dtype, engine), chip(like), on)
+    found = calibration(like, dtype, engine)
     # As the files of chips say that a collected one lends, and the reference to any other.
     apart = found.chips if like == REFERENCE else calibration("h200-sxm").log_sigma
-    narrow = found.lent["narrow"] if found.narrow else 0.0
-    return msgspec.structs.replace(found, log_sigma=math.hypot(apart, narrow))
+    return lend(msgspec.structs.replace(found, log_sigma=apart), chip(like), on)
 
 
 def _step_errors() -> Iterator[FamilyErrors]:
@@ -475,6 +543,29 @@ def _message_errors() -> Iterator[FamilyErrors]:
             yield _errors("collectives", ELSEWHERE, key, likely, share * 8 * 2.0**30 / rates)
 
 
+def _mixture_errors() -> Iterator[FamilyErrors]:
+    for key, other in (COLLECTED, COLLECTED[::-1]):
+        own, lent = calibration(key, "bf16"), _lent(chip(key), other, "bf16")
+        for bounds, seconds in mixtures(key):
+            out = held_out(seconds.size, 0.5)
+            every = np.ones_like(out)
+            for held, which, given in ((FIT, ~out, None), (TEST, out, None), (LENT, every, lent)):
+                both = [predict(one, key, constants=given) for one in bounds]
+                low, expected, high = (
+                    np.sum([getattr(one, end) for one in both], axis=0)[which] for end in ENDS
+                )
+                measured = seconds[which]
+                yield FamilyErrors("mixtures", held, (key,), measured, expected, low, high)
+        for name, sent in expert_messages(key).items():
+            fit, test = halved(sent)
+            for held, some, of in ((FIT, fit, own), (TEST, test, own), (LENT, sent, lent)):
+                link = of.links[name]
+                times = np.asarray(link.seconds(some.kind, some.bound, some.chips, some.way))
+                least, most = message_factors(link, some.size, some.chips, of.log_sigma)
+                ends = times, least * times, most * times
+                yield FamilyErrors("dispatch and combine", held, (key,), some.seconds, *ends)
+
+
 def _sized(held: str, key: str, some: Messages, given: Any = None) -> Iterator[FamilyErrors]:
     """Large messages and small ones apart."""
     large = some.size > LARGE_MESSAGE
@@ -489,6 +580,4 @@ def _stream_errors() -> Iterator[FamilyErrors]:
     estimate, seconds = elementwise()
     streams = np.asarray(estimate.bytes) > LARGE * (chip(REFERENCE).llc or 0)
     likely = predict(estimate, REFERENCE)
-    low, expected, high = (np.asarray(getattr(likely, end))[streams] for end in ENDS)
-    key = (REFERENCE,)
-    yield FamilyErrors("elementwise", ELSEWHERE, key, seconds[streams], expected, low, high)
+    yield _errors("elementwise", ELSEWHERE, REFERENCE, likely, seconds, streams)

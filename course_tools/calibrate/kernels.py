@@ -99,6 +99,7 @@ class Product(NamedTuple):
     D: Any
     F: Any
     groups: Any
+    routed: Any = 0.0  # 0 where it is no mixture's
 
 
 def kernels_of(estimate: Estimate) -> list[Kernel]:
@@ -148,7 +149,7 @@ def _fused(parts: list[Estimate]) -> Kernel | None:
         dtype=work.dtype,
         unit=work.unit,
         kernels=work.kernels,
-        shape=(first.B, first.D, columns, first.groups),
+        shape=(first.B, first.D, columns, first.groups, first.routed),
         kind=work.kind,
         fuses_with=work.fuses_with,
     )
@@ -176,6 +177,7 @@ def product(work: Work | None) -> Product | None:
         np.asarray(sizes[1], dtype=float),
         np.asarray(sizes[2], dtype=float),
         np.asarray(sizes[3] if len(sizes) > 3 else 1.0, dtype=float),
+        np.asarray(sizes[4] if len(sizes) > 4 else 0.0, dtype=float),
     )
 
 

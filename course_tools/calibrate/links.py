@@ -20,13 +20,7 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
     high: float
 
     def factors(self, log_sigma: float = 0.0) -> tuple[float, float]:
-        """The two factors, with an independent doubt (a logarithm) added.
-
-        Examples
-        --------
-        >>> Range(1.0, 1.0).factors(float(np.log(1.25)))
-        (0.8, 1.25)
-        """
+        """The two factors, with an independent doubt (a logarithm) added."""
         low, high = factors_of(self, log_sigma)
         return float(low), float(high)
 

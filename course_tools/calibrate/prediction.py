@@ -1,16 +1,6 @@
 """What work is likely to take: an expected time and an 80 % range, beside the bound that it never
-changes.
-
-`course_lib.roofline` bounds a time; a few constants per chip and number format say how near chips
-come to it. They are fitted to published measurements by `tools.fit_chips`, or by `fit` to
-the reader's own, and stand with their source in `data/calibration`. A chip that nobody measured
-gets the constants of the nearest one, with a wider range, and says so.
-
->>> from course_lib import chip, ops, roofline
->>> step = roofline(ops.matmul(4096, 8192, 8192, x="fp16", w="fp16"), chip("a100-sxm-80"))
->>> likely = predict(step, "a100-sxm-80")
->>> step.lower < likely.low < likely.expected < likely.high
-True
+changes, by a few constants per chip and number format, fitted to published measurements or to the
+reader's own (`data/calibration`). A chip that nobody measured gets those of the nearest one.
 """
 
 import math
@@ -47,7 +37,7 @@ from course_lib.specs.catalog import accelerator
 from course_tools.calibrate.attention import attention_seconds, phase
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, engines, from_file
 from course_tools.calibrate.errors import evidence_of
-from course_tools.calibrate.kernels import CORES, Constants, Kernel, kernels_of
+from course_tools.calibrate.kernels import CORES, Constants, Kernel, kernels_of, product
 from course_tools.calibrate.links import LARGE_MESSAGE, message_factors
 from course_tools.calibrate.timing import Likely, likely, sums, widen_end
 
@@ -189,6 +179,8 @@ def _family(every: list[Kernel], step: bool) -> str:
         return "first tokens" if np.any(np.asarray(attends[0][1]) > 1) else "decode"
     if not matrix:
         return "elementwise"
+    if any(np.any(one.routed > 0) for one in map(product, matrix) if one is not None):
+        return "mixtures"
     if attends:
         return {"prompt": "attention, prompts"}.get(phase(every[0]), "attention, decoding")
     return family_of(_format(every, None))
@@ -293,9 +285,11 @@ def breakdown(
     hides = msgspec.structs.replace(found.engine, unpack=0.0)
     for name, of in {**_ADDED, "unpack": ()}.items():
         given |= {constant: getattr(real, constant) for constant in of}
+        mixed = found.mixtures if name != "bandwidth" else None
         one = msgspec.structs.replace(
             found,
             constants=msgspec.structs.replace(_PERFECT, **given),
+            mixtures=mixed and msgspec.structs.replace(mixed, overhead=0.0, routing=0.0),
             engine=found.engine if name == "unpack" else hides,
         )
         after = np.maximum(sums(every, on, one, 0.0, True)[0], before)

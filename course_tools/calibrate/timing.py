@@ -21,12 +21,8 @@ from course_tools.calibrate.kernels import (
     quantizing,
     seconds,
 )
-from course_tools.calibrate.links import (
-    exchange_seconds,
-    factors_of,
-    message_factors,
-    reduce_seconds,
-)
+from course_tools.calibrate.links import factors_of, message_factors, reduce_seconds
+from course_tools.calibrate.mixtures import message_seconds, mixture_seconds
 
 # Compute over memory time of the bound: below the first a product is far on memory's side, above
 # the second on the other.
@@ -92,7 +88,9 @@ def _with_gap(kernel: Any, chip: Any, found: Any, apart: Any, unpack: float) -> 
     its launch in it already.
     """
     launched = np.asarray(kernel.bound.t_network) == 0
-    before = quantizing(kernel, chip, found.constants, found.engine)
+    before: Any = 0.0
+    if not _of_mixture(kernel, found):  # whose constants have all around it
+        before = quantizing(kernel, chip, found.constants, found.engine)
     return _seconds(kernel, chip, found, unpack) + before + apart * count_of(kernel) * launched
 
 
@@ -113,24 +111,33 @@ def launch_gap(every: list[Kernel], engine: EngineConstants) -> Any:
 
 def _seconds(kernel: Any, chip: Any, found: Any, unpack: float) -> Any:
     network = np.asarray(kernel.bound.t_network)
+    if _of_mixture(kernel, found):
+        return mixture_seconds(kernel, chip, found.mixtures)
     work_takes = seconds(kernel, chip, found.constants, unpack)
     if not np.any(network > 0):
         return work_takes
     count, message = count_of(kernel), _message(kernel)
-    link = found.links[_carrier(kernel, chip, found)]
+    carrier = _carrier(kernel, chip, found)
     if _exchanges(kernel):
-        carried = count * exchange_seconds(link, network / count, np.asarray(message[1]))
+        carried = count * message_seconds(found.links, carrier, network / count, message)
     else:
+        link = found.links[carrier]
         carried = count * reduce_seconds(link, network / count, np.asarray(message[1]))
     return np.where(network > 0, np.maximum(work_takes, carried), work_takes)
 
 
+def _of_mixture(kernel: Any, found: Any) -> bool:
+    """Whether it is a product of experts, of which the chip's constants say what they take."""
+    sizes = product(kernel.work)
+    return sizes is not None and found.mixtures is not None and bool(np.any(sizes.routed > 0))
+
+
 def _message(kernel: Any) -> Any:
-    """Bytes and chips of a collective; of one made by hand, two chips."""
+    """Bytes and chips of a collective, of an exchange experts too; else nothing and two chips."""
     work = kernel.work
-    if work is None or work.shape is None:
-        return [None, 2]
-    return work.shape if work.kind in ("collective", "exchange") else [None, 2]
+    if work is None or work.shape is None or work.kind not in ("collective", "exchange"):
+        return [None, 2, None]
+    return work.shape
 
 
 def _exchanges(kernel: Any) -> bool:
@@ -138,10 +145,9 @@ def _exchanges(kernel: Any) -> bool:
 
 
 def _carrier(kernel: Any, chip: Any, found: Any) -> str:
-    """Whose constants a message takes: those between machines where one does not hold the chips,
-    and those of the host's link where it goes no faster.
-    """
-    size, chips = _message(kernel)
+    """Whose constants a message takes: of links inside, between machines or to the host."""
+    message = _message(kernel)
+    size, chips = message[0], message[1]
     if chip.node is not None and "nodes" in found.links and np.all(chips > chip.node.chips):
         return "nodes"
     if size is None or chip.host is None or "host" not in found.links:
@@ -156,11 +162,16 @@ def _range(kernel: Any, chip: Any, found: Any, step: bool) -> list[Any]:
     """What one measurement in ten falls below, and above, of the expected time: of a step's kernel,
     of a message between machines, which no step had, and of a product by the side of the ridge.
     """
-    size, chips = _message(kernel)
+    message = _message(kernel)
+    size, chips = message[0], message[1]
     if size is not None:
         carrier = _carrier(kernel, chip, found)
         if carrier in ("nodes", "host"):
             return message_factors(found.links[carrier], size, chips, found.log_sigma)
+    if _of_mixture(kernel, found):
+        # They were timed alone: what steps differ by is one more doubt.
+        apart = np.log(found.ranges["step"].high) if step else 0.0
+        return factors_of(found.mixtures.range, np.hypot(found.log_sigma, apart))
     if step:
         return factors_of(found.ranges["step"], found.log_sigma)
     memory = factors_of(found.ranges["memory"], found.log_sigma)
@@ -178,7 +189,8 @@ def _range(kernel: Any, chip: Any, found: Any, step: bool) -> list[Any]:
 def extrapolation(every: list[Kernel], found: Calibration, step: bool) -> Extrapolation:
     """How far work lies from what constants were fitted to, and in what."""
     # A decade outside the fitted products, batches or contexts is as much in doubt as another chip;
-    # so are experts, and attention whose heads share one cache, of which no step was measured.
+    # so are experts of which constants say nothing, and attention whose heads share one cache, of
+    # which no step was measured.
     decades: dict[str, Any] = {}
     experts: Any = 0.0
     shared_cache: Any = 0.0
@@ -188,9 +200,10 @@ def extrapolation(every: list[Kernel], found: Calibration, step: bool) -> Extrap
             continue
         sizes = product(work)
         if sizes is not None:
-            if not step:
+            if not step and not _of_mixture(kernel, found):
                 decades["product"] = _out(2 * sizes.B * sizes.D * sizes.F, "product", found)
-            experts = np.where(sizes.groups > 1, 1.0, experts)
+            if found.mixtures is None:
+                experts = np.where(sizes.routed > 0, 1.0, experts)
         elif _attends(work):
             batch, tokens = np.asarray(work.shape[0]), np.asarray(work.shape[2])
             heads, shared = np.asarray(work.shape[3]), np.asarray(work.shape[4])
@@ -250,9 +263,7 @@ def widen_end(expected: Any, end: Any, log_sigma: Any) -> Any:
 
 
 def _again(kernel: Any) -> Any:
-    """A decode step's attention if each head read its keys and values for itself; one cache for all
-    heads is read once.
-    """
+    """A decode step's attention if each head read its keys and values for itself."""
     work, bound = kernel.work, kernel.bound
     if work is None or work.shape is None or not _attends(work):
         return kernel

@@ -25,16 +25,7 @@ SHORTEST = 2.0
 
 
 def plan(device: str) -> list[Case]:
-    """The cases of lab 00: bandwidth, every format at one size, a naive product beside it, that
-    size warm and on zeros, then the other sizes.
-
-    The order puts what matters first, in case the budget is small.
-
-    Examples
-    --------
-    >>> [case.op for case in plan("cpu")][:3]
-    ['copy', 'triad', 'matmul']
-    """
+    """The cases of lab 00: what matters most first, in case the budget is small."""
     formats, (first, *others) = FORMATS[known("device", device, FORMATS)], SIZES[device]
     return [
         Case("copy", "fp32"),
@@ -74,9 +65,6 @@ def run(
 ) -> int:
     """Measure the cases that the file does not hold yet, in the order of their worth, and append
     each row before the next is begun; how many are left for another run.
-
-    `budget` s are shared among the cases to come; `say` is told of each row, and of what they did
-    not reach; `measure` and `clock` do the measuring and tell the time.
     """
     here, there = machine(device), results.done(file)
     left = [case for case in cases if not _measured(case, here, there)]

@@ -1,8 +1,5 @@
 """Measures collectives between processes: Gloo between CPUs, NCCL between GPUs. Every result is
 checked before it is timed.
-
-`launch` starts one process for each rank with torchrun; each runs `sweep`, and rank 0 writes the
-rows.
 """
 
 import math
@@ -48,11 +45,8 @@ _NAMES = {
 def launch(
     script: Path, *arguments: str, world: int = 2, say: Callable[[str], None] = print
 ) -> None:
-    """Run a script in so many processes with torchrun; `say` is given each line that they print.
-    Each finds its number in the environment, as RANK.
-
-    A `CourseError` where torch is missing, or a process failed: which rank, how, and that rows
-    measured before are kept.
+    """Run a script in so many processes with torchrun, each of which finds its number as RANK;
+    `say` is given each line that they print. A process that failed is a `CourseError`.
     """
     whole("world", world)
     if not script.is_file():
@@ -119,15 +113,8 @@ def sweep(
     ops: Sequence[str] = OPS,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Measure each collective at each size, in every rank; rank 0 appends a row as soon as it is
-    obtained.
-
-    A time is the slowest rank's, from a barrier on. Ranks hold seeded random numbers, so that each
-    can compute what it must receive. Run again, it goes on where it stopped.
-
-    `sizes` are byte of the messages, rounded to whole elements for each rank; `budget` is s for all
-    measurements. A `CourseError` where the processes were not started by torchrun, or a collective
-    gave a wrong result: which rank's.
+    """Measure each collective at each size (byte), in every rank, within `budget` s: the slowest
+    rank's time from a barrier on. Rank 0 appends each row; run again, it goes on from there.
     """
     known("device", device, SIZES)
     positive("budget", budget)

@@ -188,11 +188,6 @@ def measure(
 ) -> list[Row]:
     """Run one step of a module from `load` and check its result: counted on a CPU, in one row for
     each of `course_tools.measured.kernels.WAYS`, with bytes and no time; timed on a GPU, in one.
-
-    Raises
-    ------
-    CourseError
-        If the result is wrong: what a wrong kernel moves or takes says nothing.
     """
     positive("budget", budget)
     torch, here = torch_or_none(), machine(device)
@@ -247,12 +242,8 @@ def run(
     say: Callable[[str], None] = print,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Run the steps whose rows the file does not hold yet, and append them before the next.
-
-    A step that the module does not implement yet is passed over.
-
-    It says what became of each step, and returns how many are left for another run. `clock` tells
-    the time.
+    """Run the steps whose rows the file does not hold yet, but those that the module does not
+    implement, and append them before the next; how many are left for another run.
     """
     positive("budget", budget)
     name, there = machine(device).name, results.done(file)

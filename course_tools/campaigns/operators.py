@@ -1,8 +1,5 @@
-"""Measures the operators of a transformer: chains eager and compiled, softmax, norms, and attention
-on each of torch's paths.
-
-Times are of whole calls; bytes and FLOPs are what `course_lib.ops` counts. What an implementation
-moves besides shows as bandwidth that it did not achieve.
+"""Measures a transformer's operators: chains eager and compiled, softmax, norms, and attention on
+each of torch's paths. Bytes and FLOPs are what `course_lib.ops` counts.
 """
 
 import math
@@ -107,9 +104,8 @@ def _chain(case: Case, rows: int) -> list[ops.Pass]:
 
 
 def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int = 0) -> Row:
-    """Measure an operator: seeded random operands, one result checked against float64, then timed
-    for `budget` s, to which compiling adds. ``"unsupported"`` where the device has no such path or
-    nothing compiles here; `note` says why.
+    """Measure an operator: one result of seeded random operands checked against float64, then
+    timed for `budget` s, to which compiling adds.
     """
     positive("budget", budget)
     known("op", case.op, OPS)

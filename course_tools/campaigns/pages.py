@@ -13,15 +13,11 @@ DEFAULTS = {MMAP_MAX: 65536, TRIM_THRESHOLD: 128 * 1024}
 
 @contextmanager
 def kept() -> Iterator[bool]:
-    """Let freed memory stay with the process, and be used again, while the block runs.
-
-    Every result of an eager operator is a new allocation. Beyond 32 MiB glibc maps each by itself
-    and gives it back at once, so that the system must clear and hand out its pages again at every
-    call: several times what the operator takes. A GPU's caching allocator, and allocators made for
-    servers, do not do that.
-
-    It yields whether the C library can be told to; else times hold the handing-out of pages.
+    """Let freed memory stay with the process, and be used again, while the block runs; it yields
+    whether the C library can be told to.
     """
+    # Every result of an eager operator is a new allocation. Beyond 32 MiB glibc maps each by itself
+    # and gives it back at once: clearing its pages anew takes several times what the operator does.
     told = _tell({MMAP_MAX: 0, TRIM_THRESHOLD: -1})
     try:
         yield told

@@ -11,15 +11,14 @@ import msgspec
 
 from course_lib.bench.device import torch_or_none
 from course_lib.core.checks import CourseError, whole
-from course_tools.measured import trace
+from course_tools.diagnosis import trace
 
 
 def record(
     call: Callable[[], Any], path: Path, device: str = "cpu", *, tries: int = 5
 ) -> list[trace.TraceEvent]:
-    """Run something so many times under torch.profiler, after warming up, and keep what
-    `course_tools.measured.trace` reads of the fastest run in a JSON file: on a machine that does
-    other things besides, the slower runs tell of those.
+    """Run something so many times under torch.profiler, after warming up, and keep the fastest run
+    in a JSON file: slower ones tell of what else the machine does.
     """
     whole("tries", tries)
     torch = torch_or_none()

@@ -1,8 +1,5 @@
-"""A small engine of one's own: its steps, and requests that it serves, measured.
-
-All new tokens of a step stand in one row, prompts beside sequences that decode, as in the engines
-that serve large models: the products see one matrix of them. Only attention looks at each sequence
-by itself, at as many tokens as its cache holds.
+"""A small engine of one's own: its steps, and requests that it serves, measured. All new tokens of
+a step are rows of one matrix; only attention looks at each sequence by itself.
 """
 
 import importlib
@@ -239,11 +236,8 @@ def sweep(
     say: Callable[[str], None] = print,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Time the steps of the plan that the file does not hold yet, and append each row before the
-    next is begun.
-
-    All places of the engine must be free. `budget` s are shared among the steps to come; `say` is
-    told of each row, and of what they did not reach. Returns how many are left for another run.
+    """Time the steps of the plan that the file does not hold yet, within `budget` s, and append
+    each row before the next is begun; how many are left for another run.
     """
     if any(engine.lengths):
         raise CourseError("engine must be idle: free its places, or make a new one")
@@ -322,17 +316,8 @@ def replay(
     sleep: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve requests at the times at which they come, and append a row for each; one that the file
-    holds already, with the same rule, is not served again.
-
-    Parameters
-    ----------
-    engine, file : all of whose places are free; results.csv.
-    requests : when each comes, s from the start, and the tokens of its prompt and of its output; in
-        the order in which they come.
-    admit : who joins the next step, as in `admitted`.
-    rule : a name for `admit`, without blanks: another rule is another measurement.
-    seed : of the prompts.
+    """Serve requests (s from the start, tokens of prompt and output) as they come, those first who
+    `admit` lets in, and append a row for each that the file does not hold under this `rule`.
     """
     requests = [
         (float(arrived), count("prompt", prompt), count("output", output))

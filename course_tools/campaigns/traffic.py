@@ -48,13 +48,6 @@ def counted() -> Iterator[list[Launch]]:
 
     It yields a list, to which each launch is added when it is done; none where triton is not
     installed.
-
-    Examples
-    --------
-    >>> with counted() as launches:
-    ...     pass  # add_kernel[grid](x, y, out, n, BLOCK=1024)
-    >>> launches
-    []
     """
     launches: list[Launch] = []
     try:

@@ -9,8 +9,9 @@ from typing import Any, Unpack
 from course_lib.core import Estimate
 from course_lib.core.checks import CourseError, count, flag, shown
 from course_lib.core.dtypes import itemsize
-from course_lib.specs import Accelerator, Declared, Transformer
+from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator
+from course_lib.specs.configurations import Declared
 from course_lib.workloads import block, llm
 from course_lib.workloads.llm import Crossover, MemoryFit
 from course_lib.workloads.precision import FormatOptions, Formats, of_model, recipe_of

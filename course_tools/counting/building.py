@@ -171,9 +171,7 @@ def variants(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _assumed(of: Any, read: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Sizes that transformers took because the configuration is silent; raise for one without
-    which it is another model.
-    """
+    """Sizes that transformers took because the configuration is silent."""
     usual = of().to_dict()
     common = set(_transformers().PretrainedConfig().to_dict()) | {"pretraining_tp"}
     aliases = {name: key for key, name in of.attribute_map.items()}
@@ -202,9 +200,7 @@ def _assumed(of: Any, read: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _class(transformers: Any, read: Any, config: Mapping[str, Any]) -> Any:
-    """The class that the configuration names where transformers has it, else the one with a head
-    for text, else the bare model.
-    """
+    """The class that the configuration names, else one for text, else the bare model."""
     for name in config.get("architectures") or ():
         found = getattr(transformers, str(name), None)
         if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):

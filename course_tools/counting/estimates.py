@@ -56,13 +56,8 @@ def _work(one: Operation, flops: float, moved: float, fm: Formats, met: float = 
 
 
 def kernels(trace: Trace, fm: Formats, *, fused: bool) -> Iterator[Found]:
-    """The kernels of a trace that move something.
-
-    Parameters
-    ----------
-    fused : whether operators of the vector unit that may follow one another are one kernel: what
-        passes between them never leaves the chip, and what nobody reads later is not written. Each
-        waits until a product or another kernel of its own needs it.
+    """The kernels of a trace that move something; `fused` makes one of operators of the vector unit
+    that may follow one another, each of which waits until another kernel needs it.
     """
     readers: dict[int, list[tuple[int, float]]] = {}
     for i, one in enumerate(trace.operations):
@@ -245,9 +240,8 @@ def products(trace: Trace, fm: Formats) -> list[Work]:
 
 
 def outside(trace: Trace, fm: Formats) -> float:
-    """Bytes that a pass reads from outside and leaves there, each once: what it touches of the
-    parameters, what a cache held, and what is put to it, inputs and results. Of a mixture's experts
-    it touches as many as one token visits: all tokens may choose the same.
+    """Bytes that a pass reads from outside and leaves there, each once; of a mixture's experts as
+    many as one token visits: all tokens may choose the same.
     """
     once: dict[int, float] = {}
     after: dict[int, float] = {}
@@ -413,9 +407,7 @@ def matrix_formats(
 
 
 def _part_of(name: str) -> tuple[str, bool, str]:
-    """The part of a step to which a parameter belongs, by its name, whether it is an expert's that
-    tokens choose, and what a recipe calls it.
-    """
+    """A parameter's part of the step, whether tokens choose it, and its recipe's name."""
     if name.split(".")[-2] in ROUTERS:
         return "experts", False, "router"
     if ".experts." in name or "shared_expert" in name:

@@ -1,6 +1,5 @@
-"""Runs a module without memory: over a prompt, and for one more token. Layers of one kind run once:
-what the first did is noted again for each that is built alike and is given the same, with its own
-parameters and its own part of the cache.
+"""Runs a module without memory: over a prompt, and for one more token. Layers of one kind run once,
+and are noted again for each that is built alike and is given the same.
 """
 
 import importlib

@@ -75,13 +75,6 @@ def declared(config: dict[str, Any], layers: int, dense: int, tied: bool) -> dic
 
     Of its layers, the first `dense` have no experts; where the output matrix is the embedding
     (`tied`), recipes leave it alone.
-
-    Examples
-    --------
-    >>> said = {"torch_dtype": "float16", "quantization_config": {"quant_method": "awq", "bits": 4,
-    ...     "group_size": 64}}
-    >>> declared(said, 32, 32, False)["w"]
-    'awq/64,head=fp16'
     """
     said = read(config)
     found = {"x": said["x"], "kv": said["kv"], "by": said["by"], "unread": said["unread"]}
@@ -344,15 +337,7 @@ def bare(name: str) -> list[str]:
 
 
 def matches(name: str, of: dict[str, Any]) -> bool:
-    """Whether a module is one of these, or inside one.
-
-    Examples
-    --------
-    >>> matches("model.layers.3.mlp.gate_proj", patterns(["gate"]))
-    False
-    >>> matches("model.layers.3.mlp.gate_proj", patterns(["language_model.model.layers.3.mlp"]))
-    True
-    """
+    """Whether a module is one of these, or inside one."""
     parts = bare(name)
     for first in range(len(parts)):
         for last in range(first + 1, len(parts) + 1):

@@ -18,11 +18,8 @@ _WIDTHS = {"fp64": 8.0, "fp32": 4.0, "x": 3.0, "kv": 3.0, "w": 3.0}
 
 
 def least(trace: Trace) -> Trace:
-    """A trace as the operators that are left where each result is made once and read where it lies.
-
-    What an operator reads through a copy it reads from where that was copied. What follows from no
-    data is made beforehand: positions, masks. Integers choose, and are no traffic beside what they
-    choose. What nobody reads is not made; products are always.
+    """A trace as the operators that are left where each result is made once and read where it lies:
+    no copies, and nothing that follows from no data or that nobody reads; products are always.
     """
     found, kept = _direct(trace)
     wanted = set(kept)

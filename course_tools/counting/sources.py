@@ -170,9 +170,7 @@ def from_config(config: Mapping[str, Any], name: str = "") -> Transformer:
 
 
 def _described(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration whose lists are lists and whose names are text, under the name by which its
-    architecture is read here: that of its class where its own is none.
-    """
+    """A configuration in the types and under the architecture's name that are read here."""
     if not isinstance(config.get("model_type"), str | None):
         raise CourseError(f"config's 'model_type' must be text (got {shown(config['model_type'])})")
     for key in ("architectures", "layer_types", "mlp_only_layers"):

@@ -283,9 +283,8 @@ class Recorder:
         return None
 
     def _convolution(self, given: list[Any], out: Any, transposed: bool) -> None:
-        """A filter of a channel's own multiplies no matrix: it runs on the vector unit. Where it is
-        transposed, each element of its input, not of its result, meets the filters.
-        """
+        """Note a convolution: a filter of a channel's own runs on the vector unit."""
+        # Where it is transposed, each element of its input, not of its result, meets the filters.
         weights = given[1]
         flops = 2.0 * (given[0] if transposed else out).numel() * math.prod(weights.shape[1:])
         own = weights.shape[1] == 1 and given[0].shape[1] > 1
@@ -304,10 +303,8 @@ class Recorder:
         window: int | None = None,
         besides: tuple[Any, ...] = (),
     ) -> Any:
-        """Note attention as one kernel, and return its result: an array without memory.
-
-        What the cache holds is read from it but for the new tokens' keys and values, which come
-        from the projections and go to it.
+        """Note attention as one kernel, which reads from the cache what is not new, and return its
+        result: an array without memory.
         """
         batch, heads, new, width = query.shape
         shared, seen, last = key.shape[1], key.shape[2], value.shape[-1]

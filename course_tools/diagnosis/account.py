@@ -32,6 +32,8 @@ class Account:
     operators : by name: calls, seconds, bound (0 where unknown), FLOPs, bytes, of all devices.
     devices : how many there are.
     doubt : by cause, seconds of weak evidence.
+    formats : by operator, seconds in each format that it computes in, where that is known.
+    cold : whether the host does what every program does once, while the device waits.
     """
 
     window: float
@@ -46,6 +48,8 @@ class Account:
     operators: dict[str, list[float]] = field(default_factory=dict)
     devices: int = 1
     doubt: Totals = field(default_factory=Totals)
+    formats: dict[str, Totals] = field(default_factory=dict)
+    cold: bool = False
 
     def add(self, cause: str, seconds: float, what: str, rows: int = 1, sure: float = 1.0) -> None:
         """Seconds lost to a cause, the rows that show it, and how well they do."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from course_lib.core.checks import flag, known
+from course_lib.core.checks import known
 from course_tools.files import DATA
 
 # What a diagnosis may name, in the order of the questions that lead there. The keys are fixed:
@@ -50,6 +50,9 @@ class Fork(NamedTuple):
         return "no" if self.answer == "yes" else "yes"
 
 
+# Causes that are parts of one loss: the device has nothing to do, or waits for other ranks. They
+# compete with the others as one; which part it is, is the second question.
+WHOLES = (CAUSES[:3], ("exposed-collectives", "load-imbalance"))
 _STARVED = (*CAUSES[:3], "exposed-collectives", "load-imbalance")
 # The questions of the chapter *Bandwidth and profiling*, in their order; whose every answer leads
 # on has ``at-roof``.
@@ -60,34 +63,6 @@ FLOW = (
     Fork("memory", "yes", "move-less", ("unfused-elementwise",)),
     Fork("fast-unit", "no", "format", ("wrong-format",)),
 )
-
-
-def path_to(cause: str, *, extra: bool = True) -> tuple[tuple[str, str], ...]:
-    """The answers that lead to a cause: pairs of a question's key and ``"yes"`` or ``"no"``.
-
-    Parameters
-    ----------
-    cause : one of `CAUSES`; to ``"unknown"``, no answers lead.
-    extra : whether it shows in bytes that nobody counted, which the second question asks for: a
-        copy into another layout, a conversion, a wider array. Else a ``"strided"`` operator is slow
-        at the bytes that it must move, and a product runs in the ``"wrong-format"``, for both of
-        which there is a later question.
-
-    Examples
-    --------
-    >>> path_to("copies")
-    (('busy', 'yes'), ('bytes', 'no'))
-    >>> path_to("strided", extra=False)[-1]
-    ('near', 'no')
-    """
-    known("cause", cause, CAUSES)
-    flag("extra", extra)
-    if cause == "unknown":
-        return ()
-    ends = [i for i, fork in enumerate(FLOW) if cause in fork.causes]
-    last = () if not ends else (ends[0] if extra else ends[-1],)
-    passed = tuple((fork.key, fork.other) for fork in FLOW[: last[0] if last else None])
-    return passed + tuple((FLOW[i].key, FLOW[i].answer) for i in last)
 
 
 def seeded(cause: str) -> Path:

@@ -8,8 +8,10 @@ from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import (
     CALL,
     LOAD,
+    ON_DEVICE,
     OP,
     STEP,
+    TALK,
     Floats,
     Intervals,
     Numbers,
@@ -26,8 +28,16 @@ LONG = 400.0
 RESTART = 200.0
 # µs from which a copy that should return at once has waited for the device.
 BLOCKING = 30.0
+# µs from which no launch is what takes so long, but what the program does once: loading code,
+# creating a context.
+COLD = 1_000.0
+# Calls of an allocator that do not come again and again.
+FEW = 3
 # Synchronizations for each row of the device from which every gap with one counts as theirs.
 OFTEN = 0.25
+# µs after its launch within which a kernel begins on an idle device, mostly 3 to 10: what waited
+# longer stood in a queue, and the host was ahead.
+QUEUED = 50.0
 # Doubt about time after a wait in which no row says what the host does.
 UNNAMED = 0.5
 # What a gap is called in which the host has no row.
@@ -36,13 +46,52 @@ NO_ROW = "host (no row)"
 
 def window(rows: Rows) -> tuple[float, float]:
     """First and last moment of what was recorded: of the annotated steps, where there are some."""
-    steps, work = rows.kind == STEP, rows.kind != STEP
+    steps, work = rows.kind == STEP, ~np.isin(rows.kind, (STEP, TALK))
     if not work.any():
         work = steps
     first, last = float(rows.ts[work].min()), float((rows.ts[work] + rows.dur[work]).max())
     if steps.any():
         first = max(first, float(rows.ts[steps].min()))
     return first, max(first, last)
+
+
+def known_idle(rows: Rows, places: Places) -> tuple[float, float]:
+    """From when to when a device's idle time is known to be idle: a recording begins while work
+    from before may run, and ends when the host does something else.
+    """
+    start, end = rows.ts[places], rows.ts[places] + rows.dur[places]
+    launch = rows.joined(places[:1], rows.corr, CALL)[0]
+    first = float(start[0])
+    if launch < 0:
+        return first, float(end.max())
+    does, called = names.call(rows.name(launch)), float(rows.ts[launch])
+    # A first launch may take seconds, in which what it needs is loaded; one that waits in a full
+    # queue is over long before its kernel begins.
+    since = called + float(rows.dur[launch]) if does == "launches" else called
+    if first - since <= QUEUED:
+        # The queue was empty when the first row was launched, and since the host last waited.
+        asked = (rows.kind == CALL) & rows.which(lambda one: names.call(one.name) == "waits")
+        waited = (rows.ts + rows.dur)[asked]
+        first = min(first, float(np.min(waited[waited <= called], initial=called)))
+    return first, float(end.max())
+
+
+def between_steps(rows: Rows, first: float, last: float) -> Intervals:
+    """The time outside all annotated steps, which belongs to none; none where none is annotated."""
+    steps = rows.covered(rows.kind == STEP)
+    return steps.gaps(first, last) if len(steps.start) else Intervals(np.zeros(0), np.zeros(0))
+
+
+def launches_of(rows: Rows, places: Places, open_: Intervals) -> Floats:
+    """When the host had launched the row that ends each gap, where that is known; else its end.
+    Of a graph, whose rows are launched together, the first row is the one that is waited for.
+    """
+    order = places[np.argsort(rows.ts[places], kind="stable")]
+    at = np.minimum(np.searchsorted(rows.ts[order], open_.end - 1e-3), len(order) - 1)
+    call = rows.joined(order[at], rows.corr, CALL)
+    inside = (at > 0) & (call >= 0) & (rows.corr[order[at]] == rows.corr[order[at - 1]])
+    launched = np.where(call >= 0, rows.ts[call] + rows.dur[call], open_.end)
+    return np.asarray(np.where(inside, -np.inf, launched))
 
 
 def around_launch(rows: Rows, places: Places) -> Numbers:
@@ -70,20 +119,39 @@ class Host:
     """What the host did when: waited, launched, loaded data, was inside an operator."""
 
     def __init__(self, rows: Rows) -> None:
-        patterns = (names.SYNC, names.LAUNCH, names.WAITS, names.MAYBE_SYNC)
-        every = [[bool(one.search(of.name)) for of in rows.types] for one in patterns]
-        sync, launch, waits, maybe = (np.array(one)[rows.type] for one in every)
-        call, op = rows.kind == CALL, rows.kind == OP
-        blocked = maybe & (rows.dur > BLOCKING)
-        self.rows, self._all = int((call | op).sum()), rows
-        self.waiting = (call & (sync | blocked)) | (op & waits)
-        self.synchronizing = int((call & sync).sum())
-        self.launching = call & launch
-        self.wait, self.load = rows.covered(self.waiting), rows.covered(rows.kind == LOAD)
-        self.inside, self.launches = rows.covered(call | op), rows.covered(self.launching)
+        does = [names.call(one.name) if one.kind == CALL else None for one in rows.types]
 
-    def gaps(self, found: Account, open_: Intervals, device_rows: int) -> None:
-        """Share out the stretches in which a device did nothing."""
+        def calls(*keys: str) -> NDArray[np.bool_]:
+            return np.array([one in keys for one in does], bool)[rows.type]
+
+        op, long = rows.kind == OP, rows.dur > COLD
+        sync, launch = calls("waits"), calls("launches")
+        blocked = calls("copies") & (rows.dur > BLOCKING)
+        # A call that nobody knows, and that holds the host for long while the device works, may be
+        # waiting, too; one during which it has nothing to do is the host's own work.
+        busy = rows.covered(np.isin(rows.kind, ON_DEVICE))
+        held = calls("") & (rows.dur > LONG)
+        self.unknown = held & (busy.covered(rows.ts, rows.ts + rows.dur) > 0)
+        reads = op & rows.which(lambda one: bool(names.WAITS.search(one.name)))
+        self.rows, self._all = int((op | (rows.kind == CALL)).sum()), rows
+        self.waiting = sync | blocked | reads | self.unknown
+        self.synchronizing, self.launching = int(sync.sum()), launch & ~long
+        # Work of the host's own that has a name: a launch that takes so long loads what it needs.
+        self.loading = (rows.kind == LOAD) | calls("allocates", "starts") | (held & ~self.unknown)
+        self.loading |= (launch | calls("returns")) & long
+        self.wait, self.load = rows.covered(self.waiting), rows.covered(self.loading)
+        self.inside = rows.covered(op | (rows.kind == CALL))
+        self.launches, self.asking = rows.covered(self.launching), rows.covered(self.unknown)
+        self.cold, first = False, rows.of(CALL)[:1]
+        self.first = int(first[0]) if len(first) else -1
+
+    def gaps(self, found: Account, open_: Intervals, launched: Floats, device_rows: int) -> None:
+        """Share out the stretches in which a device did nothing; before some of them the host had
+        launched what comes next, and then it is not waited for.
+        """
+        queued = launched < open_.start - QUEUED
+        found.unplaced += float((open_.end - open_.start)[queued].sum()) * SECOND
+        open_ = Intervals(open_.start[~queued], open_.end[~queued])
         start, end = open_
         length = end - start
         if not len(start):
@@ -117,6 +185,9 @@ class Host:
             ("launch-bound", launch, launcher, 0),
         ):
             found.add(cause, float(lost.sum()) * SECOND, what, count or int((lost > 0).sum()))
+        # Whether a call that nobody knows waits for the device is a guess.
+        guessed = np.minimum(self.asking.covered(start, end), sync)
+        found.doubt["synchronisation"] += UNNAMED * float(guessed.sum()) * SECOND
         # The host's own work remains: without waiting, no more is gained than it waits now.
         blame, over = float(sync.sum()), left - float(hidden.sum())
         found.most["synchronisation"] += min(blame, hides) * SECOND
@@ -135,12 +206,24 @@ class Host:
         return self._all.foremost(which, self._all.dur[which] + 1e-6)[0]
 
     def _busy_with(self, open_: Intervals, lost: Floats) -> str:
-        """The operator or annotation that covers most of some gaps."""
+        """What covers most of some gaps: work that has a name, else an operator or a call."""
         gone = Intervals(open_.start[lost > 0], open_.end[lost > 0])
         rows = self._all
-        which = np.isin(rows.kind, (OP, LOAD, CALL))
-        if not which.any() or not len(gone.start):
-            return NO_ROW
-        shared = gone.covered(rows.ts[which], rows.ts[which] + rows.dur[which])
-        name, most = rows.foremost(which, shared)
-        return NO_ROW if most < 0.3 * gone.total else name
+        for which in (self.loading, np.isin(rows.kind, (OP, CALL))):
+            if which.any() and len(gone.start):
+                shared = gone.covered(rows.ts[which], rows.ts[which] + rows.dur[which])
+                name, most = rows.foremost(which, shared)
+                if most >= 0.3 * gone.total:
+                    self.cold |= bool(shared.max() > COLD and self._cold(which, shared))
+                    return name
+        return NO_ROW
+
+    def _cold(self, which: NDArray[np.bool_], shared: Floats) -> bool:
+        """Whether most of the time goes to what happens once: loading, the first call of all, or
+        a few calls of an allocator, in which the context or a library starts.
+        """
+        longest = int(np.flatnonzero(which)[int(shared.argmax())])
+        does = names.call(self._all.name(longest))
+        started = does in ("starts", "launches", "returns") or longest == self.first
+        few = np.sort(shared)[-FEW:].sum() > 0.7 * shared.sum()
+        return started or (does == "allocates" and bool(few))

@@ -2,6 +2,8 @@
 waits for in between.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from course_lib.specs import Accelerator
@@ -35,14 +37,15 @@ class OnDevice:
     """One device's rows of a trace, in time: where kernels, collectives and copies stand."""
 
     def __init__(self, rows: Rows, name: str, places: Places) -> None:
-        self.rows, self.name, self.count = rows, name, len(places)
+        self.rows, self.name, self.places = rows, name, places
         kinds = rows.kind[places]
-        comm = np.array([names.kernel(one.name)[0] == "collective" for one in rows.types])
-        collective = comm[rows.type[places]] & (kinds == KERNEL)
+        comm = rows.which(lambda one: names.kernel(one.name)[0] == "collective")
+        collective = comm[places] & (kinds == KERNEL)
         self.comm, self.copy = places[collective], places[kinds == COPY]
         self.kernel = places[(kinds == KERNEL) & ~collective]
         self.busy = rows.covered(places)
         self.compute = rows.covered(self.kernel)
+        self.first, self.last = gaps.known_idle(rows, places)
 
     def working(self, which: Places) -> Intervals:
         """When a kernel runs, or one of these rows."""
@@ -54,31 +57,51 @@ class OnDevice:
         return mine.total - float(over.covered(mine.start, mine.end).sum())
 
 
-def account(rows: Rows, chip: Accelerator | None, multiprocessors: int) -> Account:
-    """Where the time of a trace with a GPU went, for each device on average."""
-    places = rows.of(*ON_DEVICE)
-    named = np.array([name for name, _ in rows.lanes])[rows.lane[places]]
-    every = [OnDevice(rows, str(one), places[named == one]) for one in sorted(set(named))]
-    host, (first, last), many = gaps.Host(rows), gaps.window(rows), len(every)
-    found = Account((last - first) * SECOND, devices=many)
-    for device in every:
-        _kernels(found, device, chip, multiprocessors)
-        _copies(found, device)
-        host.gaps(found, device.busy.gaps(first, last), device.count)
+def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessors: int) -> Account:
+    """Where the time of a trace with a GPU went, for each device on average; of several ranks,
+    each with a file of its own, likewise.
+    """
+    found, every, cold = Account(0.0), list[OnDevice](), False
+    for rows in recordings:
+        places = rows.of(*ON_DEVICE)
+        named = np.array([name for name, _ in rows.lanes])[rows.lane[places]]
+        mine = [OnDevice(rows, str(one), places[named == one]) for one in sorted(set(named))]
+        if not mine:
+            continue
+        host = gaps.Host(rows)
+        first, last = gaps.window(rows)
+        first = max(first, min(one.first for one in mine))
+        last = max(min(last, max(one.last for one in mine)), first)
+        outside = gaps.between_steps(rows, first, last)
+        for device in mine:
+            _kernels(found, device, chip, multiprocessors)
+            _copies(found, device)
+            # What no step holds is nobody's time, unless the device works.
+            busy = device.busy.joined(outside)
+            found.window += (last - first - busy.total + device.busy.total) * SECOND
+            idle = busy.gaps(max(first, device.first), last)
+            launched = gaps.launches_of(rows, device.places, idle)
+            host.gaps(found, idle, launched, len(device.places))
+        every += mine
+        cold |= host.cold
+        found.lack(host=not host.rows, window=rows.kept < 1)
+    many = len(every)
+    found.devices, found.cold = many, cold
     found.scale(dict.fromkeys(found.lost, 1 / many))
-    found.roof, found.unplaced = found.roof / many, found.unplaced / many
+    found.window, found.roof = found.window / many, found.roof / many
+    found.unplaced = found.unplaced / many
     found.busy = sum(one.working(one.copy).total for one in every) * SECOND / many
+    found.window = max(found.window, found.busy)
     _collectives(found, every)
     if many > 1:
         _imbalance(found, every)
     # Nobody launched the kernels of a replayed graph: shapes would not help there.
-    shapes = any(one.dims for one in rows.types if one.kind == OP)
+    types = [one for rows in recordings for one in rows.types if one.kind == OP]
+    shapes = any(one.dims for one in types)
     found.lack(
-        shapes=not shapes and ("graph" not in found.lacks or (rows.kind == OP).any()),
-        host=not host.rows,
+        shapes=not shapes and ("graph" not in found.lacks or bool(types)),
         chip=chip is None,
         ranks=many == 1 and len(every[0].comm),
-        window=rows.kept < 1,
     )
     return found
 
@@ -97,7 +120,11 @@ def _kernels(
     launcher[launcher < 0] = gaps.around_launch(rows, mine[launcher < 0])
     types = np.where(launcher >= 0, rows.type[np.maximum(launcher, 0)].astype(np.int64), -1)
     every = kernels.Candidates(rows, mine, types, chip)
-    least = every.bandwidth(seconds, 1.0, LEAST_BANDWIDTH, 1e7, 2e13)
+    # An operator's work is done once, by all kernels that it launches together: by their time.
+    _, of, together = np.unique(launcher, return_inverse=True, return_counts=True)
+    whole = np.bincount(of, weights=seconds)[of]
+    parts = np.where((launcher >= 0) & (together[of] > 1), seconds / np.maximum(whole, 1e-12), 1.0)
+    least = every.bandwidth(seconds / parts.clip(1e-9), 1.0, LEAST_BANDWIDTH, 1e7, 2e13)
     bandwidth = chip.bandwidth if chip and chip.bandwidth else least
     narrow = any(
         one.kind in ("product", "attention") and one.dtype in ("bf16", "fp16", "fp8")
@@ -105,22 +132,26 @@ def _kernels(
     )
     chained = every.chained(seconds, np.arange(len(mine)))
     for one, members in zip(every.each, every.members, strict=True):
-        times, calls = seconds[members], len(members)
-        total = float(times.sum())
-        every.book(found, one, times)
+        times, part = seconds[members], parts[members]
+        total, calls = float(times.sum()), float(part.sum())
+        every.book(found, one, times, calls, calls)
         if names.GRAPH_ROW.search(one.kernel.name) and not one.kernel.grid:  # a whole CUDA graph
             found.unplaced += total
             found.lack(graph=True)
             continue
-        cause, lost, sure = one.loss(times, multiprocessors, bandwidth)
+        if total < kernels.TRUSTED * one.bound * calls:
+            # A bound that is none: a count that does not fit the kernel, or what caches hold.
+            found.unplaced += total
+            continue
+        cause, lost, sure = one.loss(times, part, multiprocessors, bandwidth)
         if one.kind in kernels.CHAINED and cause in ("", "ragged-waves"):
             lost, cause, sure = chained[members], "unfused-elementwise", 1.0
             if one.dtype == "fp32" and narrow and one.kind == "elementwise":
                 # Beside products in 16 bits, an operator in 32 moves twice what it must.
-                found.add("wrong-format", total / 2, one.name, calls)
+                found.add("wrong-format", total / 2, one.name, len(members))
                 lost = lost / 2
         gone = float(lost.sum())
-        found.add(cause, gone, one.name, calls, sure=sure)
+        found.add(cause, gone, one.name, len(members), sure=sure)
         if kernels.settle(found, one, calls, total - gone):
             continue
         if gone < 0.1 * total:

@@ -6,8 +6,10 @@ from course_lib.specs import Accelerator
 from course_tools.diagnosis import gaps, kernels
 from course_tools.diagnosis.account import SECOND, Account
 from course_tools.diagnosis.amounts import disagree
-from course_tools.diagnosis.reading.rows import LOAD, OP, Floats, Intervals, Places, Rows
-from course_tools.measured.trace import WRAPPER
+from course_tools.diagnosis.reading import names
+from course_tools.diagnosis.reading.rows import CALL as RUNTIME
+from course_tools.diagnosis.reading.rows import LOAD, OP, TALK, Floats, Intervals, Places, Rows
+from course_tools.diagnosis.trace import WRAPPER
 
 # µs that calling an operator of torch takes at most, whatever it computes: mostly 1 to 10.
 CALL = 30.0
@@ -45,21 +47,36 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
     seconds = own * min(busy.total / max(float(own.sum()), 1e-9), 1.0) * SECOND
     # Whether numbers of 64 bits are what most operators work on: else they came by a mistake that
     # the conversions show, too.
-    wide = np.array([one.dtype == "fp64" for one in every.each])
+    wide = np.array([one.dtype == "fp64" for one in every.each], bool)
     double = bool(seconds[wide[every.which]].sum() > 0)
     saved = every.chained(seconds, np.flatnonzero((seconds > 0) & worker & ~calling))
     for one, members in zip(every.each, every.members, strict=True):
-        every.book(found, one, seconds[members])
+        every.book(found, one, seconds[members], len(members), int(worker[members].sum()))
         small = members[calling[members]]
         found.add("launch-bound", float(seconds[small].sum()), one.name, len(small))
         rest = members[~calling[members]]
         _operator(found, one, seconds[rest], saved[rest], bandwidth, double)
     _between(found, rows, busy.gaps(first, last), int(calling.sum()) > 0.5 * len(places))
+    # A rank of several, or a program that calls a device's runtime, has one that does not show.
+    spoken = rows.which(lambda one: bool(names.RANKS.search(one.name)))
+    calls = np.isin(rows.kind, (RUNTIME, TALK))
+    absent = bool(calls.any() or spoken.any() or rows.head.get("deviceProperties"))
+    if absent:  # of the device nothing can be said: only what the host did, all of the time
+        end = float((rows.ts + rows.dur).max())
+        found = Account((end - float(rows.ts.min())) * SECOND, operators=found.operators)
+        for one in np.unique(rows.type[calls]):
+            mine = calls & (rows.type == one)
+            taken = rows.covered(mine).total * SECOND
+            found.add("unknown", taken, rows.types[one].name, int(mine.sum()))
+        for name, (count, taken, *_) in found.operators.items():
+            found.add("unknown", taken, name, int(count))
     found.lack(
         shapes=not any(one.dims for one in rows.types if one.kind == OP),
-        chip=chip is None,
-        device=rows.seen["cuda_runtime"] or rows.seen["cuda_driver"],
+        chip=chip is None and not absent,
+        device=absent,
+        ranks=spoken.any(),
         window=rows.kept < 1,
+        cpu=not absent,
     )
     return found
 

@@ -10,7 +10,7 @@ from math import ceil, prod
 import numpy as np
 
 from course_lib.specs import Accelerator
-from course_tools.diagnosis.account import Account
+from course_tools.diagnosis.account import Account, Totals
 from course_tools.diagnosis.amounts import bound, count, disagree, factors, peak, tensors
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import Floats, Numbers, OpType, Places, Rows
@@ -20,6 +20,8 @@ from course_tools.diagnosis.reading.rows import Floats, Numbers, OpType, Places,
 NEAR = 0.55
 # Part of a bound's rate that tuned kernels reach: what could still be gained ends there.
 FULL = 0.8
+# Part of its bound below which a time shows that the bound is none: clocks and rounding aside.
+TRUSTED = 0.95
 # Bytes of the widest load, which must begin at a multiple of them [nvidia-cuda-guide]: rows of
 # another length are loaded in smaller pieces.
 ALIGNED = 16
@@ -46,7 +48,7 @@ class Candidate:
         called = operator.name if operator else ""
         self.inputs = tensors(operator) if operator else []
         self.kind, self.dtype = names.kernel(kernel.name, called)
-        self.amount = count(called, self.inputs, self.kind)
+        self.amount = count(operator, self.inputs) if operator else None
         if self.amount is not None and (self.kind != "product" or self.dtype is None):
             self.dtype = self.amount.dtype
         if self.kind in ("copy", "elementwise", "other") and self._converts(called):
@@ -68,10 +70,10 @@ class Candidate:
         largest = max(self.inputs, key=lambda one: one.elements, default=None)
         return names.BYTES.get(largest.dtype, 0) if largest else 0
 
-    def loss(self, seconds: Floats, multiprocessors: int, bandwidth: float) -> Loss:
-        """What calls lose that took so long."""
-        none = np.zeros(len(seconds))
-        excess = np.maximum(seconds - self.bound / FULL, 0.0) if self.bound else seconds
+    def loss(self, seconds: Floats, part: Floats, multiprocessors: int, bandwidth: float) -> Loss:
+        """What rows lose that took so long; each does a part of its operator's work."""
+        none, least = np.zeros(len(seconds)), self.bound * part
+        excess = np.maximum(seconds - least / FULL, 0.0) if self.bound else seconds
         if self.kind == "collective":
             return "", none, 1.0
         if self.kind == "convert":
@@ -94,21 +96,23 @@ class Candidate:
             return "wrong-format" if converts else "strided", seconds, 0.6
         losses: list[Loss] = []
         if self.kind == "product":
-            losses += self._product(seconds, excess)
+            losses += self._product(seconds, excess, part)
         elif self.kind in CHAINED and self.dtype == "fp64":
             losses.append(("wrong-format", seconds / 2, 0.8))
-        if self.kind in (*CHAINED, "gather", "other") and across and self.amount:
-            least = self.amount.bytes / bandwidth if bandwidth else 0.0
-            losses.append(("strided", np.where(seconds > 2.5 * least, seconds - least, 0.0), 1.0))
-        losses += self._waves(seconds, excess, multiprocessors)
+        if self.kind in (*CHAINED, "other") and across and self.amount:
+            moving = self.amount.bytes / bandwidth * part if bandwidth else none
+            slow = np.where(seconds > 2.5 * moving, seconds - moving, 0.0)
+            losses.append(("strided", slow, 1.0))
+        losses += self._waves(seconds, excess, least, multiprocessors)
         return max(losses, key=lambda one: float(one[1].sum()), default=("", none, 1.0))
 
-    def _product(self, seconds: Floats, excess: Floats) -> list[Loss]:
+    def _product(self, seconds: Floats, excess: Floats, of: Floats) -> list[Loss]:
         found: list[Loss] = []
         if self.dtype in names.WIDE:
             # What a format of half the bits leaves: half the bytes, and the rate of the fast unit.
             part = {"tf32": 0.5, "fp32": 0.125, "fp64": 0.1}[self.dtype]
-            sure = 0.6 if self.dtype == "tf32" else 1.0
+            # Where neither the chip nor the shapes say what is left, that is a rule of thumb.
+            sure = 0.6 if self.dtype == "tf32" else 1.0 if self.chip and self.amount else 0.8
             gained = seconds * (1 - part)
             if self.chip is not None:
                 fast = max(peak(self.chip, one) for one in ("bf16", "fp16"))
@@ -117,21 +121,23 @@ class Candidate:
                 gained = seconds * (1 - part)
                 if self.amount is not None and fast:
                     t_memory = self.amount.bytes / 2 / self.chip.bandwidth
-                    narrowed = max(t_memory, self.amount.flops / fast) / FULL
+                    narrowed = max(t_memory, self.amount.flops / fast) / FULL * of
                     part, gained = 0.0, np.maximum(seconds - narrowed, 0.0)
             if part < 1:
                 found.append(("wrong-format", gained, sure))
         odd = bool(re.search(r"align[12](?!\d)", self.kernel.name))
-        if (of := factors(self.inputs)) is not None and self.narrow in (1, 2):
-            sizes = (of[0].dims[-1], of[2])
+        if self.amount and (two := factors(self.inputs)) and self.narrow in (1, 2):
+            sizes = (two[0].dims[-1], two[2])
             odd = any(size * self.narrow % ALIGNED and size > 64 for size in sizes)
         if odd:
-            far = seconds > self.bound / NEAR
+            far = seconds > self.bound * of / NEAR
             gained = np.where(far, excess, 0.0) if self.bound else seconds / 2
             found.append(("strided", gained, 1.0 if self.bound else 0.6))
         return found
 
-    def _waves(self, seconds: Floats, excess: Floats, multiprocessors: int) -> list[Loss]:
+    def _waves(
+        self, seconds: Floats, excess: Floats, least: Floats, multiprocessors: int
+    ) -> list[Loss]:
         """What stands idle in the last wave of a kernel's blocks, or in its only one."""
         if not self.kernel.grid or not multiprocessors:
             return []
@@ -140,10 +146,10 @@ class Candidate:
         filled = blocks / (each * multiprocessors)
         if each > SMALL or filled > 0.85:
             return []
-        if self.kind in ("elementwise", "gather") and (self.bound == 0 or each > 1):
+        if self.kind == "gather" or (self.kind == "elementwise" and (not self.bound or each > 1)):
             return []
         idle = np.minimum(seconds * (1 - filled), excess)
-        far = self.bound == 0 or seconds > self.bound / NEAR
+        far = self.bound == 0 or seconds > least / NEAR
         sure = 1.0 if self.bound or self.kind in ("product", "attention") else 0.7
         return [("ragged-waves", np.where(far, idle, 0.0), sure)]
 
@@ -164,7 +170,7 @@ class Candidates:
         found, which = np.unique(pairs, axis=1, return_inverse=True)
         types = [*rows.types, None]
         self.each = [Candidate(rows.types[k], types[o], chip) for k, o in found.T]
-        self.which = which.reshape(-1)
+        self.which = which.reshape(-1).astype(np.int64)
         self.members = [np.flatnonzero(self.which == i) for i in range(len(self.each))]
 
     def bandwidth(
@@ -203,15 +209,21 @@ class Candidates:
         saved[real] = times * np.where(chains, part * np.where(varied, 1.0, 0.5), 0.0)[run]
         return saved
 
-    def book(self, found: Account, one: Candidate, times: Floats) -> None:
-        """List calls among the operators that take most time."""
-        calls, amount = len(times), one.amount
+    def book(
+        self, found: Account, one: Candidate, times: Floats, calls: float, working: float
+    ) -> None:
+        """List calls among the operators that take most time; a call may have several kernels, or
+        pass its work on to another operator.
+        """
+        amount = one.amount
         flops, moved = (amount.flops, amount.bytes) if amount else (0.0, 0.0)
-        amounts = one.bound * calls, flops * calls, moved * calls
+        amounts = one.bound * working, flops * working, moved * working
         found.operator(one.name, calls, float(times.sum()), *amounts)
+        if one.dtype:
+            found.formats.setdefault(one.name, Totals())[one.dtype] += float(times.sum())
 
 
-def settle(found: Account, one: Candidate, calls: int, rest: float) -> bool:
+def settle(found: Account, one: Candidate, calls: float, rest: float) -> bool:
     """Book what the bound of calls explains of the time that no cause does, where it is known."""
     least = one.bound * calls
     if one.bound:

@@ -4,21 +4,25 @@ Each cause is a rule over where the seconds went (`gpu`, `host`). The one that e
 is it, or ``unknown`` where none explains enough.
 """
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.core.checks import CourseError, shown
+from course_lib.core.checks import EXACT, CourseError, shown
 from course_lib.specs import Accelerator, chip_of_device, chips
 from course_lib.specs import chip as chip_by_key
 from course_lib.specs.catalog import accelerator
 from course_tools.diagnosis import gpu, host
 from course_tools.diagnosis.account import Account
-from course_tools.diagnosis.causes import path_to
-from course_tools.diagnosis.kernels import NEAR
+from course_tools.diagnosis.causes import FLOW, WHOLES
+from course_tools.diagnosis.kernels import CHAINED, NEAR, TRUSTED
 from course_tools.diagnosis.reading import names
-from course_tools.diagnosis.reading.rows import ON_DEVICE, OP, Rows, gather
+from course_tools.diagnosis.reading.rows import CALL, ON_DEVICE, OP, TALK, Rows, gather
+from course_tools.diagnosis.reading.stream import Stream
+from course_tools.diagnosis.reading.tables import source
 
 # Share of the time that a cause must explain to be named at all.
 ENOUGH = 0.12
@@ -32,6 +36,17 @@ OUTWEIGHS = 2.5
 SMALL = 1e-6
 # Operators that are listed.
 TOP = 10
+# Confidence of what is asked, not said: below a half.
+ASKED = 0.45
+# Share of the time from which a device is busy all the time, for no cause could explain the rest;
+# and below which it is not.
+BUSY, IDLE = 1 - ENOUGH, 0.5
+# Times its bound up to which an operator is mostly near it.
+MOSTLY = 4.0
+# Part of an operator's time that goes with a cause, from which it answers a question.
+SHOWN = 0.3
+# How far the memory in a chip's table and that of a trace may be apart: reserved, or GB for GiB.
+MEMORY = 0.1
 
 
 class Evidence(NamedTuple):
@@ -75,6 +90,11 @@ class Operator(NamedTuple):
         return self.seconds / self.bound if self.bound else None
 
     @property
+    def overcounted(self) -> bool:
+        """Whether it took less than its bound, which is none, then: the verdict leaves it out."""
+        return self.bound is not None and self.seconds < TRUSTED * self.bound
+
+    @property
     def small(self) -> bool:
         """Whether its calls are so small that the distance says nothing of how well they run."""
         return self.bound is not None and self.bound < SMALL * self.calls
@@ -89,18 +109,24 @@ class Diagnosis(NamedTuple):
     confidence : 0 to 1: below a half, do not act on it before you have recorded more.
     seconds : that the cause explains; of ``at-roof``, what is near its bound.
     share : of the whole time.
+    whole : share of the loss of which the cause is a part: all idle time, or all that is lost to
+        other ranks; else `share`.
     gain : s that go at most if the cause does: mostly all that it explains; of ``synchronisation``,
         no more than the host waits, since what it does besides remains; of ``at-roof``, none.
     window : the whole time, s.
     evidence : what shows it, the most first.
+    advice : key of the words that say what to do about it: ``advice-`` and this.
     alternatives : the other causes with what they explain, as pairs of a key and a share.
     operators : those that take most time.
     chip : key of the chip that they were compared with, or `None`.
-    taken_for : the device's name, where it is none that the spec table lists and its
+    taken_for : the device's name, where it is none that the spec table lists, and memory and
         multiprocessors told which chip it is.
+    like : keys of the chips that it may be, where they did not.
     cannot_tell : keys of what the trace does not show: ``"graph"``, ``"shapes"``, ``"host"``,
-        ``"device"``, ``"chip"``, ``"ranks"``, ``"window"``.
-    path : the answers to the questions of the flow that lead here.
+        ``"device"``, ``"chip"``, ``"ranks"``, ``"window"``, ``"cpu"``, ``"call"``; the first three
+        of Nsight Systems with ``"nsys-"`` before them.
+    path : what the trace answers to the questions of the flow, as far as the cause: pairs of a
+        question's key and ``"yes"``, ``"mostly"``, ``"no"`` or ``"not-known"``.
     busy : share of the whole time in which a device computes or copies; a collective that nothing
         hides does not count; on a CPU, in which an operator runs.
     devices : how many there are; what they take is summed, what they lose is of one on average.
@@ -111,13 +137,16 @@ class Diagnosis(NamedTuple):
     confidence: float
     seconds: float
     share: float
+    whole: float
     gain: float
     window: float
     evidence: tuple[Evidence, ...]
+    advice: str
     alternatives: tuple[tuple[str, float], ...]
     operators: tuple[Operator, ...]
     chip: str | None
     taken_for: str | None
+    like: tuple[str, ...]
     cannot_tell: tuple[str, ...]
     path: tuple[tuple[str, str], ...]
     busy: float
@@ -125,19 +154,22 @@ class Diagnosis(NamedTuple):
     constructed: bool
 
 
-def diagnose(path: Path | str, chip: Accelerator | str | None = None) -> Diagnosis:
-    """Find the cause of a slow step in a trace of torch.profiler.
+def diagnose(
+    path: Path | str | Sequence[Path | str], chip: Accelerator | str | None = None
+) -> Diagnosis:
+    """Find the cause of a slow step in a trace of torch.profiler or of Nsight Systems.
 
     Parameters
     ----------
-    path : a trace as `export_chrome_trace` writes it, of torch or vLLM, also gzipped, of any
-        length: it is read in pieces.
+    path : a trace as `export_chrome_trace` writes it, of torch or vLLM, also packed by gzip or
+        zstd, of any length: it is read in pieces. Or one of each rank of the same steps. Or what
+        `nsys export --type sqlite` writes, or the CSV of the report cuda_gpu_trace of `nsys stats`.
     chip : that it was recorded on; the one that the trace names when not given.
 
     Raises
     ------
     CourseError
-        If the file cannot be read, is cut off, or is no such trace; it says where.
+        If a file cannot be read, is cut off, or is no such trace; it says where.
 
     Examples
     --------
@@ -146,88 +178,156 @@ def diagnose(path: Path | str, chip: Accelerator | str | None = None) -> Diagnos
     >>> found.cause, found.confidence > 0.5, found.path
     ('launch-bound', True, (('busy', 'no'),))
     """
-    if not isinstance(path, Path | str):
-        raise CourseError(f"path must be the path of a trace (got {shown(path)})")
+    paths = [path] if isinstance(path, Path | str) else path
+    if not isinstance(paths, list | tuple) or not all(isinstance(p, Path | str) for p in paths):
+        raise CourseError(f"path must be the path of a trace, or several (got {shown(path)})")
+    if not paths:
+        raise CourseError("path holds no trace: give one, or one of each rank")
     on = accelerator(chip) if chip is not None else None
-    rows, taken_for = gather(Path(path)), None
-    if np.isin(rows.kind, ON_DEVICE).any():
-        named, multiprocessors = _properties(rows)
+    read = [gather(Path(one)) for one in paths]
+    rows, taken_for, like = read[0], None, tuple[str, ...]()
+    without = [i for i, one in enumerate(read) if not np.isin(one.kind, ON_DEVICE).any()]
+    if len(read) > 1 and without:
+        raise CourseError(
+            f"{Path(paths[without[0]]).name} holds no rows of a device: several traces are read "
+            f"together where each is of a rank with one"
+        )
+    if not without:
+        held = _properties(rows)
         if on is None:
-            on, taken_for = _chip(named, multiprocessors)
-        units = multiprocessors or int(on.multiprocessors or 0 if on else 0)
-        found = gpu.account(rows, on, units)
-    elif (rows.kind == OP).any():
+            on, taken_for, like = _chip(held)
+        units = _size(held, "numSms") or (on.multiprocessors or 0 if on else 0)
+        found = gpu.account(read, on, int(units))
+    elif np.isin(rows.kind, (OP, CALL, TALK)).any():
         found = host.account(rows, on)
     else:
         raise CourseError(
-            f"{Path(path).name} holds neither operators nor kernels, only calls of the runtime: "
+            f"{Path(paths[0]).name} holds neither operators nor kernels, only annotations: "
             f"record it with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
         )
     window = found.window or 1e-9
     ranked, cause, confidence = _root_cause(found, window)
     seconds = {"at-roof": found.roof, "unknown": 0.0}.get(cause, found.lost[cause])
-    evidence = _evidence(found, cause, window)
-    does = names.does(evidence[0].what) if evidence else ""
+    evidence, operators = _evidence(found, cause, window), _operators(found, window)
+    first = evidence[0].what if evidence else ""
+    called = (one.name for each in read for one in each.types if one.kind == CALL)
+    found.lack(call=first in called and not names.call(first))
+    observed, fits = _observed(found, cause, evidence, operators, on)
+    if not fits:
+        confidence = min(confidence, ASKED)
     return Diagnosis(
         cause=cause,
         confidence=round(confidence, 3),
         seconds=seconds,
         share=seconds / window,
+        whole=max(_whole(found, cause), seconds) / window if seconds else 0.0,
         gain=found.gain(cause) if seconds else 0.0,
         window=window,
         evidence=evidence,
+        advice=_advice(found, cause, evidence),
         alternatives=tuple((one, lost / window) for one, lost in ranked if one != cause),
-        operators=_operators(found, window),
+        operators=operators,
         chip=on.key if on else None,
         taken_for=taken_for,
-        cannot_tell=tuple(found.lacks),
-        # Whether the row that shows most of a cause moves bytes that the work does not need.
-        path=path_to(cause, extra=does == "copy" if cause == "strided" else does != "product"),
+        like=like,
+        cannot_tell=rows.lacking(found.lacks),
+        path=observed,
         busy=found.busy / window,
         devices=found.devices,
         constructed=bool(rows.head.get("constructed")),
     )
 
 
-def _properties(rows: Rows) -> tuple[str | None, int]:
-    """What the trace says of its device: name and multiprocessors."""
-    held = rows.head.get("deviceProperties")
-    if not isinstance(held, list) or not held or not isinstance(held[0], dict):
-        return None, 0
-    named, units = held[0].get("name"), held[0].get("numSms")
-    whole = units if isinstance(units, int) and not isinstance(units, bool) and units > 0 else 0
-    return (named if isinstance(named, str) else None), whole
+def of_ranks(paths: Sequence[Path]) -> bool:
+    """Whether recordings are of different ranks of one run, as traces say before their events.
 
-
-def _chip(named: str | None, multiprocessors: int) -> tuple[Accelerator | None, str | None]:
-    """The chip that a trace names: by the exact name, else by a part of it and the number of
-    multiprocessors, where only one fits.
+    Examples
+    --------
+    >>> from course_tools.diagnosis import seeded
+    >>> of_ranks([seeded("load-imbalance"), seeded("copies")])
+    False
     """
-    if not named or (found := chip_of_device(named)) is not None:
-        return found if named else None, None
-    words = named.upper().replace("-", " ").split()
-    fits = [
-        one
-        for one in map(chip_by_key, chips())
-        if one.short.upper().split()[0] in words and one.multiprocessors == multiprocessors
-    ]
+    if any(source(path) != "trace" for path in paths):
+        return False
+    heads = []
+    for path in paths:
+        stream = Stream(path)
+        next(iter(stream), None)
+        heads.append(stream.head.get("distributedInfo"))
+    ranks = [one.get("rank") for one in heads if isinstance(one, dict)]
+    return len({str(rank) for rank in ranks if rank is not None}) == len(paths)
+
+
+def _properties(rows: Rows) -> dict[str, Any]:
+    """What the trace says of its first device."""
+    held = rows.head.get("deviceProperties")
+    return held[0] if isinstance(held, list) and held and isinstance(held[0], dict) else {}
+
+
+def _size(held: dict[str, Any], key: str) -> int:
+    size = held.get(key)
+    if not isinstance(size, int | float) or isinstance(size, bool):
+        return 0
+    return int(size) if 0 < size < EXACT else 0
+
+
+def _chip(held: dict[str, Any]) -> tuple[Accelerator | None, str | None, tuple[str, ...]]:
+    """The chip of a trace: by the exact name, else by a part of it, its memory and the number of
+    multiprocessors together, where only one fits. None that what is written contradicts.
+    """
+    named, memory, units = held.get("name"), _size(held, "totalGlobalMem"), _size(held, "numSms")
+    named = named if isinstance(named, str) else ""
+    if not named and not (memory and units):
+        return None, None, ()
+
+    def agrees(one: Accelerator) -> bool:
+        near = not memory or not one.memory or abs(memory / one.memory - 1) <= MEMORY
+        return near and (not units or one.multiprocessors in (units, None))
+
+    exact = chip_of_device(named) if named else None
+    if exact is not None and agrees(exact):
+        return exact, None, ()
+    words = re.split(r"[\s-]+", named.upper()) if named else []
+    every = map(chip_by_key, chips())
+    family = [one for one in every if not words or _family(one) in words]
+    fits = [one for one in family if agrees(one)]
     alike = len({(one.bandwidth, one.peaks.get("matrix.bf16")) for one in fits}) == 1
-    return (fits[0], named) if alike else (None, None)
+    if alike and named and memory and units and fits[0].memory and fits[0].multiprocessors:
+        return fits[0], named, ()
+    return None, None, tuple(one.key for one in (fits or family if named else fits))
+
+
+def _family(one: Accelerator) -> str:
+    """The word by which names of devices have a chip: of A100-40, it is A100."""
+    return re.split(r"[\s-]+", one.short.upper())[0]
+
+
+def _whole(found: Account, cause: str, *, sure: bool = False) -> float:
+    """Seconds of the loss of which a cause is a part; or less what is doubtful of it."""
+    parts = next((one for one in WHOLES if cause in one), (cause,))
+    return sum(found.lost[one] - sure * min(found.doubt[one], found.lost[one]) for one in parts)
 
 
 def _root_cause(found: Account, window: float) -> tuple[list[tuple[str, float]], str, float]:
-    """The causes, the one that explains most first; which it is, and how sure that is: by what it
-    explains, by how far the next one is behind, and by how well its rows show it.
+    """The causes, those of the largest loss first; which it is, and how sure that is: by what the
+    loss takes, by how far the next one is behind, by how well its rows show it, and by how far the
+    cause stands before the others of the same loss.
     """
-    ranked = sorted(found.lost.items(), key=lambda one: -one[1])
+    ranked = [(one, lost) for one, lost in found.lost.items() if one != "unknown"]
+    # What was observed stands before what a rule of thumb makes of it.
+    ranked.sort(key=lambda one: (-_whole(found, one[0], sure=True), -one[1]))
     waits, most = found.lost["synchronisation"], ranked[0][1] if ranked else 0.0
     # Where the host waits again and again and nobody knows what it does in between, the waiting is
     # what shows.
-    unsure = waits < most < min(2 * waits, waits + found.nameless / found.devices)
+    idle = bool(ranked) and ranked[0][0] in WHOLES[0]
+    unsure = idle and waits < most < min(2 * waits, waits + found.nameless / found.devices)
     if unsure:
-        ranked.sort(key=lambda one: (one[0] != "synchronisation", -one[1]))
-    (cause, most), (_, second) = [*ranked, ("unknown", 0.0), ("unknown", 0.0)][:2]
-    share, roof, hidden = most / window, found.roof / window, found.unplaced / window
+        ranked.sort(key=lambda one: one[0] != "synchronisation")
+    cause, most = ranked[0] if ranked else ("unknown", 0.0)
+    loss = _whole(found, cause)
+    others = [one for one, _ in ranked if _whole(found, one) != loss or one == cause]
+    second = _whole(found, others[1]) / window if len(others) > 1 else 0.0
+    share, roof, hidden = loss / window, found.roof / window, found.unplaced / window
     graph = "graph" in found.lacks and hidden > max(share, 0.4)
     if graph or "device" in found.lacks:
         return ranked, "unknown", 0.0
@@ -236,10 +336,83 @@ def _root_cause(found: Account, window: float) -> tuple[list[tuple[str, float]],
         return ranked, "at-roof", min(1.1 * roof - 2 * share, 0.97) * (1 - doubt)
     if share < ENOUGH or (hidden > 0.5 and share < 2 * ENOUGH):
         return ranked, "unknown", 0.0
-    margin = share - max(second / window, hidden * 0.5 if hidden > share else 0.0)
+    margin = share - max(second, hidden * 0.5 if hidden > share else 0.0)
     sure = max(min(0.35 + 0.6 * share + 0.9 * margin, 0.97), 0.05)
     sure *= 1 - min(found.doubt[cause] / most, 1.0)
-    return ranked, cause, min(sure, 0.45) if unsure or roof > OUTWEIGHS * share else sure
+    # The larger part of a loss is the one to begin with, the surer the more of it that is.
+    sure *= min(0.6 + 0.8 * max(2 * most / loss - 1, 0.0), 1.0)
+    one_rank = cause == "load-imbalance" and found.devices == 1
+    asked = unsure or roof > OUTWEIGHS * share or one_rank
+    return ranked, cause, min(sure, ASKED) if asked else sure
+
+
+def _observed(
+    found: Account,
+    cause: str,
+    evidence: tuple[Evidence, ...],
+    operators: tuple[Operator, ...],
+    chip: Accelerator | None,
+) -> tuple[tuple[tuple[str, str], ...], bool]:
+    """What the trace answers to the questions of the flow, as far as the cause, and whether they
+    lead there. All but the first are about the operator that shows most of it.
+    """
+    if cause == "unknown" or not evidence:
+        return (), True
+    answers = _answers(found, evidence[0].what, operators, chip)
+    ends = [i for i, fork in enumerate(FLOW) if cause in fork.causes] or [len(FLOW)]
+    passed: list[tuple[str, str]] = []
+    for i, fork in enumerate(FLOW):
+        answer = answers[fork.key]
+        passed.append((fork.key, answer))
+        if i in ends and (
+            answer in (fork.answer, "mostly") or (answer == "not-known" and i == ends[-1])
+        ):
+            return tuple(passed), True
+        # A narrower format is one way to move less; and nothing need be left to fuse.
+        moves = fork.key == "memory" and cause in ("wrong-format", "at-roof")
+        if answer == fork.answer and not moves:
+            return tuple(passed), False
+        if i == ends[-1]:
+            return tuple(passed), False
+    return tuple(passed), cause == "at-roof"
+
+
+def _answers(
+    found: Account, name: str, operators: tuple[Operator, ...], chip: Accelerator | None
+) -> dict[str, str]:
+    """What the trace answers to each question about a device and one of its operators."""
+    one = next((one for one in operators if one.name == name), None)
+    one = None if one is None or one.overcounted else one
+    far, kind, formats = one.distance if one else None, names.does(name), found.formats.get(name)
+    dtype = max(formats, key=formats.__getitem__) if formats else None
+
+    def shows(*causes: str) -> bool:
+        lost = sum(found.rows.get(cause, {}).get(name, [0, 0.0])[1] for cause in causes)
+        return lost > SHOWN * (one.seconds if one else 0.0)
+
+    busy = found.busy / (found.window or 1e-9)
+    answers = {"busy": "yes" if busy >= BUSY else "no" if busy < IDLE else "mostly"}
+    extra = kind == "copy" or (shows("wrong-format") and kind != "product")
+    answers["bytes"] = "no" if extra else "yes" if one and one.bytes else "not-known"
+    answers["near"] = "no" if shows("strided", "ragged-waves") else "not-known"
+    if far is not None:
+        answers["near"] = "yes" if far * NEAR <= 1 else "mostly" if far <= MOSTLY else "no"
+    answers["memory"] = "yes" if kind in CHAINED else "not-known"
+    if one and one.bound and chip is not None:
+        answers["memory"] = "yes" if one.bytes / chip.bandwidth >= 0.99 * one.bound else "no"
+    wide = dtype in names.WIDE and kind == "product"
+    answers["fast-unit"] = "no" if wide else "yes" if dtype else "not-known"
+    return answers
+
+
+def _advice(found: Account, cause: str, evidence: tuple[Evidence, ...]) -> str:
+    """Which advice fits what the host does while the device waits; else that of the cause."""
+    what = evidence[0].what if evidence else ""
+    if cause != "host-bound" or not what:
+        return cause
+    if found.cold:
+        return "start"
+    return "allocator" if names.call(what) == "allocates" else names.host_work(what) or cause
 
 
 def _evidence(found: Account, cause: str, window: float) -> tuple[Evidence, ...]:
@@ -259,7 +432,7 @@ def _operators(found: Account, window: float) -> tuple[Operator, ...]:
     top = sorted(found.operators.items(), key=lambda one: -one[1][1])[:TOP]
     whole = window * found.devices
     return tuple(
-        Operator(name, int(calls), seconds, seconds / whole, bound or None, flops, moved)
+        Operator(name, round(calls), seconds, seconds / whole, bound or None, flops, moved)
         for name, (calls, seconds, bound, flops, moved) in top
         if seconds > 0
     )

@@ -1,10 +1,6 @@
-"""The collectives of a compiled program, read from its text.
-
-XLA is the compiler below JAX; its text is called HLO. One instruction is one line, and a
-computation that another one calls stands above it. A program for several chips is compiled once,
-and the compiler decides what they exchange. Its text says so. What it says of the CPU's programs is
-not always what was written: XLA's CPU compiler adds bf16 in fp32, and converts before and after.
-What is counted here is the program as written.
+"""The collectives of a compiled program, read from the text (HLO) of XLA, the compiler below JAX:
+one instruction a line, and a computation that another calls above it. XLA's CPU compiler adds bf16
+in fp32 and converts before and after; what is counted here is the program as written.
 """
 
 import re

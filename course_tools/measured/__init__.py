@@ -1,6 +1,6 @@
 """What was measured: kept, read, compared."""
 
-from course_tools.measured import collectives, gaps, kernels, ladder, operators, serving, trace
+from course_tools.measured import collectives, gaps, kernels, ladder, operators, serving
 from course_tools.measured.published import FOLDER, best_published, lab, runs, table
 
 __all__ = [
@@ -15,5 +15,4 @@ __all__ = [
     "runs",
     "serving",
     "table",
-    "trace",
 ]

@@ -104,11 +104,6 @@ def capacity(fitted: StepFit, prompt: float, output: float, sequences: int) -> f
 
     Each request pays for its prompt, and in each of its steps for its own token, for its cache as
     it is on average, and for its share of what a step takes anyway.
-
-    Examples
-    --------
-    >>> round(capacity(StepFit(8e-3, 1e-4, 1e-6), prompt=100, output=50, sequences=8), 2)
-    14.04
     """
     positive("prompt", prompt)
     positive("output", output)

@@ -1,9 +1,5 @@
-"""How long an engine's steps take: one model of a step, `llm.mixed`, tabulated so that a simulation
-may ask for millions of them.
-
-Everything but attention depends on the count of tokens alone, and the head on the count of
-sequences; attention depends on how many tokens look at how many. So a step is two looks into a
-table and one product.
+"""How long an engine's steps take: one model of a step, `llm.mixed`, tabulated: all but attention
+by the count of tokens, attention by how many tokens look at how many.
 """
 
 from dataclasses import dataclass, replace
@@ -166,7 +162,7 @@ def step_times(
         math_, memory, order = math_ / c.compute, memory / c.bandwidth, c.overlap
         launches = float(work.kernels) * (c.overhead + found.engine.gap)
         source = f"{engine.source}; {found.source}"
-        rows = [evidence_of(f"services, {what}", on, False) for what in TESTED]
+        rows = [evidence_of(f"services, {engine.name}, {what}", on, False) for what in TESTED]
         doubt = 0.0 if on.key in engine.measured else found.log_sigma
         host = {
             "step": engine.step,

@@ -1,6 +1,5 @@
-"""What engines' constants are fitted to, and how far the simulation is off on the rest: a published
-log, of which a third is fitted, and services measured under so many users at once, of which one
-chip after another is left out.
+"""What engines' constants are fitted to, and how far the simulation is off on the rest: two thirds
+of a published log, and services on a chip that is left out.
 """
 
 import json
@@ -20,7 +19,7 @@ from course_tools.measured.published import table
 from course_tools.serve.clock import TESTED
 from course_tools.serve.fleet import Service, service, simulate
 from course_tools.serve.requests import SHARES, Requests, Served, closed_workload, read_requests
-from course_tools.serve.settings import EngineSettings, engine, engines
+from course_tools.serve.settings import engine, engines
 
 # 300 requests to vLLM 0.19 on an RTX 4090, with its settings beside it.
 LOG = DATA / "measured" / "serving" / "vllm-rtx-4090-llama-3.1-8b.jsonl"
@@ -191,11 +190,6 @@ def means(done: Served) -> tuple[float, float]:
     return float(done.ttft.mean()), float(done.tpot.mean())
 
 
-def without(one: EngineSettings, chip: str) -> dict[str, float]:
-    """The constants of an engine that were fitted without a chip."""
-    return dict(one.without.get(chip, {}))
-
-
 def error_rows() -> list[FamilyErrors]:
     """First tokens and times per token of services, with constants fitted without their chip; and
     percentiles of the log's last two thirds.
@@ -203,12 +197,13 @@ def error_rows() -> list[FamilyErrors]:
     rows = []
     for name in engines():
         for one in drawn((each for each in services() if each.engine == name), MANY):
-            made, asked = one.serve(**without(engine(name), one.chip)), one.requests
+            made, asked = one.serve(**engine(name).without.get(one.chip, {})), one.requests
             low, high = made.ends(asked)
             times = zip(*map(means, (made.run(asked), low, high)), strict=True)
             seen = zip(TESTED, (one.first, one.token), strict=True)
             for (what, measured), three in zip(seen, times, strict=True):
-                rows.append(FamilyErrors(f"services, {what}", LENT, (one.chip,), measured, *three))
+                family = f"services, {name}, {what}"
+                rows.append(FamilyErrors(family, LENT, (one.chip,), measured, *three))
     log = read_log()
     rest = slice(len(log.requests) // 3, None)
     made = service(MODEL, CHIP, engine_of=engine(LOG.with_suffix(".json")))

@@ -99,7 +99,7 @@ class Service:
         return _outcome(requests, line, placed, [*fleet, *pool], self.steps, self.engine)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _run_once(given: bytes) -> Served:
     """What a service makes of requests, kept: plans and other languages' pages ask for it again."""
     one, requests = pickle.loads(given)  # noqa: S301 - written by `Service.run`
@@ -323,9 +323,7 @@ def _serve(
     say: Callable[[int], None] = lambda _: None,
     users: int = 0,
 ) -> dict[int, int]:
-    """Run all requests that are not done, as they come; which replica took each. Of so many users
-    each stays with its replica.
-    """
+    """Run the requests that are not done, as they come; which replica took each."""
     choose, placed = _router(router, pool), dict[int, int]()
     for one in line[users:] if users else ():
         placed[one.number] = chosen = one.number % users % len(pool)

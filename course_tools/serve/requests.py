@@ -277,7 +277,6 @@ def _row(line: str, columns: list[str]) -> _Line | None:
     return msgspec.json.decode(line, type=_Line)
 
 
-Times = NDArray[np.float64]
 # Time to the first token, per output token after it, and from end to end.
 LATENCIES = ("ttft", "tpot", "e2e")
 SHARES = (50, 95, 99)  # percentiles that are reported
@@ -299,10 +298,10 @@ class Served:
 
     # arrived, scheduled, first, last: s, when each came, was first planned, and got its first and
     # its last token
-    arrived: Times
-    scheduled: Times
-    first: Times
-    last: Times
+    arrived: Numbers
+    scheduled: Numbers
+    first: Numbers
+    last: Numbers
     # prompt, output, replica, preempted: tokens of each, which replica served it, and how often it
     # lost its place in the cache
     prompt: NDArray[np.int64]
@@ -318,18 +317,18 @@ class Served:
     evidence: str  # rows of the table of errors that say how far such times were off
 
     @property
-    def ttft(self) -> Times:
+    def ttft(self) -> Numbers:
         """S to the first token, the wait for a place included."""
         return np.asarray(self.first - self.arrived)
 
     @property
-    def tpot(self) -> Times:
+    def tpot(self) -> Numbers:
         """S for each token after the first, of requests that have more than one."""
         more = self.output > 1
         return np.asarray((self.last - self.first)[more] / (self.output[more] - 1))
 
     @property
-    def e2e(self) -> Times:
+    def e2e(self) -> Numbers:
         """S to the last token."""
         return np.asarray(self.last - self.arrived)
 

@@ -1,17 +1,10 @@
 """What training computes on a token: its FLOPs, the share of a peak that a published speed makes of
-them, and what a layer weighs, multiplies and keeps for the backward pass.
-
-The convention is that of the tables it is checked against: two FLOPs a multiply-accumulate, every
-parameter that a token meets multiplied once in the forward pass and twice in the backward, and
-attention's two products besides. Whether attention counts the causal half or the whole square is
-said in every call, because published figures differ in it.
-
->>> round(mfu("mpt-7b", "a100-sxm-80", 4096, 2048), 3)
-0.567
+them, and what a layer weighs, multiplies and keeps for the backward pass. Two FLOPs count a
+multiply-accumulate; each call says whether attention counts its causal half or the whole square.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +20,7 @@ from course_lib.core.checks import (
     together,
     whole,
 )
+from course_lib.ops.attention_kernels import pairs_in_window
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, transformer
 from course_lib.workloads.weights import Matrix, cache_width, matrices
@@ -62,13 +56,22 @@ def flops(
     >>> [round(flops("llama-3-8b", 8192, causal=half) / 1e9, 1) for half in (False, True)]
     [61.1, 54.6]
     """
-    one = transformer(model)
+    one = transformer(model, windows=True)
     tokens = whole("sequence", sequence)
     met = positive("parameters", one.active_parameters if parameters is None else parameters)
     together(sequence=tokens, parameters=met)
-    seen = (tokens + 1) / 2 if flag("causal", causal) else tokens
-    products = one.heads * sum(_head_widths(one)) * one.layers * seen
+    products = one.heads * sum(_head_widths(one)) * one.layers * seen(one, tokens, causal)
     return plain(PASSES[known("recompute", recompute, PASSES)] * 2 * (met + products))
+
+
+def seen(model: Any, tokens: Any, causal: bool = True) -> Any:
+    """Tokens that each looks at, itself included, in the mean of a model's layers: half of a
+    sequence or, as a square, all of it, and no more than a window where a layer has one.
+    """
+    all_, near = tokens * 1.0, np.minimum(tokens, model.window) * 1.0
+    if flag("causal", causal):
+        all_, near = (tokens + 1) / 2, pairs_in_window(tokens, tokens, model.window) / tokens
+    return all_ + model.windowed / model.layers * (near - all_)
 
 
 def _head_widths(model: Transformer) -> tuple[int, int]:
@@ -157,7 +160,7 @@ def conventions(
     >>> {name: round(share, 3) for name, share in said.items()}
     {'6nd': 0.292, 'causal': 0.331, 'square': 0.37, 'hfu': 0.494}
     """
-    one, given = transformer(model), (chip, tokens_per_second, sequence)
+    one, given = transformer(model, windows=True), (chip, tokens_per_second, sequence)
     rule = np.asarray(6.0 * one.active_parameters)
     return {
         "6nd": float(_share_of_peak(plain(rule), tokens_per_second, chip, dtype)),
@@ -244,12 +247,12 @@ def backward(
     >>> step.backward / step.forward, round(step.over_rule, 3)
     (2.0, 1.068)
     """
-    one, tokens = transformer(model), whole("sequence", sequence)
+    one, tokens = transformer(model, windows=True), whole("sequence", sequence)
     known("recompute", recompute, PASSES)
     parts: dict[str, Numbers] = {}
     for each in matrices(one, absorbed=False):
         parts[each.part] = parts.get(each.part, 0.0) + 2.0 * _multiplied(each)
-    parts["attention"] = plain(_pair_flops(one) * one.layers * ((tokens + 1) / 2))
+    parts["attention"] = plain(_pair_flops(one) * one.layers * seen(one, tokens))
     forward = plain(sum(parts.values()))
     layers = plain(forward - np.asarray(parts.get("head", 0.0)))
     again = (PASSES[recompute] - PASSES["none"]) * layers
@@ -271,6 +274,8 @@ class LayerSizes:
     head: float  # and of the head
     tied: bool  # whether these are one
     pairs: float  # FLOP of a layer's attention for a token that sees another
+    windowed: int  # layers that look at a window only
+    window: int  # and its tokens
     keys: float  # elements of keys and values that a token leaves in a layer
     kept: tuple[float, ...]  # elements that it leaves for a layer's backward pass, by policy
     last: float  # those of them that only the gradient of the MLP's last matrix needs
@@ -299,6 +304,8 @@ def layer_sizes(model: Transformer) -> LayerSizes:
         head=head if model.head != "tied" else table,
         tied=model.head == "tied",
         pairs=_pair_flops(model),
+        windowed=model.windowed,
+        window=model.window,
         keys=float(keys),
         kept=_kept_elements(model, inner),
         last=_last_inputs(inner) / model.layers,

@@ -203,10 +203,8 @@ class Check:
 
     @property
     def figures(self) -> dict[str, float]:
-        """By name: mean relative errors of the memory of runs that worked, and of the speed of fast
-        ones; the chance that a crash is ranked above a run that worked (`auc`); shares of runs
-        that worked and were expected not to, and of crashes that were expected to work; runs that
-        broke their bound; and regrets.
+        """By name: mean relative errors, the chance that a crash is ranked above a run that worked
+        (`auc`), shares of wrong warnings and of missed crashes, broken bounds, and regrets.
         """
         runs, ran, fast = self.runs, self.runs.ran, self.fast
         good, bad = self.score[ran], self.score[~ran][:, None]
@@ -280,11 +278,6 @@ def _tuned_shapes() -> Mapping[str, Transformer]:
 def tuned_runs() -> tuple[TunedRun, ...]:
     """LitGPT's runs of LoRA, with frozen weights in bf16 or in four bits; several GPUs share all of
     the model and recompute its layers.
-
-    Examples
-    --------
-    >>> int(sum(np.isnan(run.memory) for run in tuned_runs()))
-    5
     """
     of, found = _tuned_shapes(), []
     for row in table("finetune_memory_litgpt"):
@@ -337,25 +330,16 @@ _TOKENS, _SEQUENCES = 2048, 4  # of a sequence, and sequences of a chip, where M
 
 @cache
 def other_runs() -> tuple[OtherRuns, ...]:
-    """The published runs of LLM Foundry and of MaxText.
-
-    Examples
-    --------
-    >>> sorted({runs.framework for runs in other_runs()})
-    ['LLM Foundry', 'MaxText']
-    """
-    found: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
-    for framework, *of in (*_foundry(), *_recipes(), *_v5e()):
-        one, on, dtype = of[0], of[1], of[4]
-        key = (framework, one.key, on.chip.key, str(on.count), dtype)
-        found.setdefault(key, []).append((framework, *of))
+    """The published runs of LLM Foundry and of MaxText."""
+    found: dict[tuple[str, str, str, int, str], list[tuple[Any, ...]]] = {}
+    for framework, one, on, *of, dtype, speed in (*_foundry(), *_recipes(), *_v5e()):
+        key = (framework, one.key, on.chip.key, on.count, dtype)
+        found.setdefault(key, []).append((one, on, *of, speed))
     grouped = []
-    for rows in found.values():
-        (framework, *_), (one, *_), (on, *_), layouts, tokens, dtypes, speeds = zip(
-            *rows, strict=True
-        )
-        arrays = (np.array(tokens, dtype=float), dtypes[0], np.array(speeds))
-        grouped.append(OtherRuns(framework, one, on, layouts, *arrays))
+    for (framework, *_, dtype), rows in found.items():
+        ones, ons, layouts, tokens, speeds = zip(*rows, strict=True)
+        arrays = (np.array(tokens, dtype=float), dtype, np.array(speeds))
+        grouped.append(OtherRuns(framework, ones[0], ons[0], layouts, *arrays))
     return tuple(grouped)
 
 
@@ -489,11 +473,6 @@ def predict_runs(runs: Runs, how: TrainingConstants) -> dict[str, Any]:
 def error_rows() -> list[FamilyErrors]:
     """Steps, s, of fast runs by constants fitted without their model or their source; and bytes of
     fine-tuning, by constants fitted to inference alone.
-
-    Examples
-    --------
-    >>> sorted({rows.family for rows in error_rows()})
-    ['fine-tuning memory', 'training, other frameworks', 'training, same framework']
     """
     found = []
 

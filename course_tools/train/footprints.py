@@ -89,7 +89,7 @@ def memory(
     >>> round(one.weights / 1e9, 1), two.total < one.total
     (16.1, True)
     """
-    one, tokens = transformer(model), count("sequence", sequence)
+    one, tokens = transformer(model, windows=True), count("sequence", sequence)
     alone = isinstance(layout, Layout | str)
     if not alone and (not isinstance(layout, list | tuple) or not layout):
         raise CourseError(

@@ -171,7 +171,13 @@ class TrainingConstants(
 
 
 def frameworks() -> tuple[str, ...]:
-    """The frameworks whose constants are kept."""
+    """The frameworks whose constants are kept.
+
+    Examples
+    --------
+    >>> frameworks()
+    ('litgpt', 'nanotron', 'typical')
+    """
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 

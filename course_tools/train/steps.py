@@ -30,7 +30,7 @@ from course_lib.specs.catalog import transformer
 from course_lib.specs.rental import quotes
 from course_tools.calibrate.constants import calibration
 from course_tools.calibrate.errors import evidence_of
-from course_tools.train.counts import ELEMENT, PASSES, LayerSizes, flops, layer_sizes
+from course_tools.train.counts import ELEMENT, PASSES, LayerSizes, flops, layer_sizes, seen
 from course_tools.train.footprints import (
     GRADIENT,
     MEMORIES,
@@ -148,7 +148,7 @@ def times(
     # Frozen weights have no gradient of their own: of the two products of the backward pass, one.
     least = passes - by.frozen
     products = 2 * least * tokens * found.met / tp
-    pairs = passes * tokens * found.pairs * (sequence + 1) / 2 / tp
+    pairs = passes * tokens * found.pairs * seen(found, sequence) / tp
     moved = (1 + again / PASSES["none"]) * tokens * kept * ELEMENT / tp
     head = 2 * (PASSES["none"] - by.frozen) * tokens * found.vocab * found.width / tp
     head = head * (found.head > 0)
@@ -264,9 +264,7 @@ def _chance_above(
 def _slowest_stage(
     found: LayerSizes, at: dict[str, Array], layer: Array, head: Array
 ) -> tuple[Array, Array, Array, Array, NDArray[np.bool_]]:
-    """Of each layout, its slowest stage's layers and heads; the most layers and parameters of a
-    stage; and whether one is empty.
-    """
+    """Of each layout the slowest and the largest stage, and whether one is empty."""
     size = len(at["pp"])
     layers, heads, deepest, parameters = (np.zeros(size) for _ in range(4))
     empty = np.zeros(size, dtype=bool)
@@ -307,9 +305,7 @@ def _exchange(
     messages: Array,
     ports: float | None = None,
 ) -> Exchange:
-    """Messages that nothing hides, at the shares of their rates that links inside and ports
-    reach.
-    """
+    """Messages that nothing hides, at the rates that links and ports reach."""
     there = np.where((n > 1) & (bytes_ > 0), messages, 0.0)
     takes = on.takes(collective, bytes_, n, stride)
     inside, across = np.asarray(takes.inside), np.asarray(takes.across)
@@ -321,9 +317,7 @@ def _exchange(
 
 
 def _host(on: Cluster, at: dict[str, Array], layers: Array, how: TrainingConstants) -> Array:
-    """What the host takes to launch a microbatch's kernels, s: where a torus joins the chips, one
-    compiled program runs, and it takes nothing.
-    """
+    """S of launching a microbatch's kernels; none where a torus runs one program."""
     if on.chip.node is None:
         return np.zeros_like(layers)
     tp, machines = at["tp"], np.maximum(at["tp"] / on.each, 1.0)
@@ -409,7 +403,7 @@ def step(
     >>> one.bound_s < one.low_s <= one.expected_s <= one.high_s, one.fits
     (True, True)
     """
-    one, on, how = transformer(model), cluster(chips), layout_from(layout)
+    one, on, how = transformer(model, windows=True), cluster(chips), layout_from(layout)
     if how.chips != on.count:
         raise CourseError(
             f"layout takes dp * tp * pp * cp = {how.chips} chips, and there are {on.count}: change "
@@ -560,7 +554,7 @@ def layouts(
     >>> best.why, all(one.why for one in others)
     ('', True)
     """
-    one, on = transformer(model), cluster(chips)
+    one, on = transformer(model, windows=True), cluster(chips)
     sequences, tokens = count("batch", batch), count("sequence", sequence)
     for name, given in (("recompute", recompute), ("zeros", zeros)):
         if not isinstance(given, list | tuple) or not given:
@@ -759,7 +753,7 @@ def run(
     >>> one.bound_days < one.days, 0.9 < one.goodput < 1
     (True, True)
     """
-    one, on = transformer(model), cluster(chips)
+    one, on = transformer(model, windows=True), cluster(chips)
     wanted, written = _one("tokens", tokens), _one("disk", disk)
     apart = _one("chip_failure_days", chip_failure_days) * DAY / on.count
     how = {"framework": framework, "dtype": dtype, "method": method}
@@ -776,8 +770,8 @@ def run(
         )
     steps = wanted / each.tokens
     days = steps * each.expected_s / good / DAY
-    recorded = quotes(on.chip.key) if usd_per_hour is None else ()
     if usd_per_hour is None:
+        recorded = quotes(on.chip.key)
         price = recorded[0].usd_per_hour if recorded else float("nan")
     else:
         price = _one("usd_per_hour", usd_per_hour)

@@ -96,7 +96,13 @@ class Method:
 
 
 def method(text: str | Method) -> Method:
-    """A method as text has it: ``full``, ``lora,r=16`` or ``qlora,r=16,on=all,w=nf4-double``."""
+    """A method as text has it: ``full``, ``lora,r=16`` or ``qlora,r=16,on=all,w=nf4-double``.
+
+    Examples
+    --------
+    >>> method("qlora,r=8").frozen, method("full").frozen
+    (True, False)
+    """
     if isinstance(text, Method):
         return text
     if not isinstance(text, str):

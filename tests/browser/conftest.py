@@ -9,8 +9,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser():
+    """One for all files: each test has a context of its own in it."""
     path = (
         shutil.which("chromium")
         or shutil.which("google-chrome")

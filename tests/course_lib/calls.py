@@ -23,7 +23,7 @@ from course_lib.core import (
 )
 from course_lib.workloads import transformer, weights
 import course_tools
-from course_tools import calibrate, counting, diagnosis, hlo, measured, serve, train
+from course_tools import calibrate, counting, hlo, measured, serve, train
 from course_tools.campaigns import campaign as bench_plan
 from course_tools.campaigns import kernels as bench_kernels
 from course_tools.campaigns import operators as bench_operators
@@ -428,6 +428,19 @@ CALLS = [
     Call(train.backward, {"model": "llama-3-8b", "sequence": 4096, "recompute": "full"}),
     Call(train.bubble, {"pp": 4, "acc": 8, "interleave": 2}),
     Call(train.check, {"name": "8B", "framework": "nanotron"}),
+    Call(
+        train.conventions,
+        {
+            "model": "llama-3-8b",
+            "chip": "h100-sxm",
+            "tokens_per_second": 6000.0,
+            "sequence": 4096,
+            "recompute": "full",
+            "dtype": "bf16",
+        },
+    ),
+    Call(train.frameworks, {}),
+    Call(train.method, {"text": "lora,r=16"}),
     Call(train.checkpoint_interval, {"checkpoint": 30.0, "between_failures": 1e5}),
     Call(train.cluster, {"chips": "h100-sxm", "number": 64}),
     Call(train.constants, {"framework": "nanotron"}),
@@ -516,6 +529,7 @@ CALLS = [
     Call(specs.unreadable, {}),
     Call(H100.peak, {"dtype": "bf16", "unit": "matrix", "accumulate": "fp32"}),
     Call(specs.model, {"key": "llama-3-8b"}),
+    Call(specs.listed_models, {}),
     Call(specs.models, {}),
     Call(text.n, {"value": 16384, "unit": "B/s", "digits": 3, "sci": False}),
     Call(text.t, {"term": "memory-bound"}),
@@ -591,12 +605,15 @@ CALLS = [
             "seed": 1,
         },
     ),
+    Call(
+        serve.closed_workload,
+        {"users": 2, "prompt": 100, "output": 10, "rounds": 2, "least": 0.5, "seed": 1},
+    ),
     Call(serve.in_system, {"rate": 2.0, "seconds": 3.0}),
     Call(serve.wait, {"rate": 0.5, "service": 1.0, "spread": 0.5}, endless=True),
     Call(serve.speculated, {"acceptance": 0.8, "guesses": 3}),
     Call(serve.speedup, {"acceptance": 0.8, "guesses": 3, "cost": 0.1, "verify": 1.5}),
     Call(serve.usd_per_mtoken, {"usd_per_hour": 2.0, "tokens_per_s": 100.0}),
-    Call(diagnosis.path_to, {"cause": "copies", "extra": False}),
     Call(bench_plan.plan, {"device": "cpu"}),
     Call(bench_operators.plan, {"device": "cpu"}),
     Call(bench_kernels.plan, {"device": "cpu"}),

@@ -36,6 +36,10 @@ class Copy:
         assert old in text, f"{old!r} is not in {path}"
         file.write_text(text.replace(old, new, 1), encoding="utf-8")
 
+    def forget(self):
+        """What its cells gave, so that they run."""
+        shutil.rmtree(self.root / ".cache")
+
     def build(self, langs=("en",), out="_site", **more):
         return site.build(self.root, langs, self.root / out, **more)
 
@@ -82,15 +86,21 @@ def cells():
 
 
 @pytest.fixture
-def book(tmp_path):
-    return Copy(tmp_path / "book")
+def book(tmp_path, tmp_path_factory):
+    """A copy that knows what the cells of the fixture gave and how its pages were printed, so that
+    a test pays for what it changes.
+    """
+    copy = Copy(tmp_path / "book")
+    kept = fixture_site(tmp_path_factory).with_name("fixture-book") / ".cache"
+    shutil.copytree(kept, copy.root / ".cache", copy_function=os.link)
+    return copy
 
 
 def fixture_site(tmp_path_factory):
     """The site of the fixture book in both languages, for tests that only read it."""
 
     def make(folder):
-        copy = Copy(tmp_path_factory.mktemp("fixture") / "book")
+        copy = Copy(folder.with_name("fixture-book"))
         site.build(copy.root, ("en", "es"), folder)
 
     return once(tmp_path_factory, "fixture-site", make)

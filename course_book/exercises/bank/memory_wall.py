@@ -65,7 +65,7 @@ def wall_new_chip(chip: Accelerator, other: Accelerator, intensity: float) -> So
 
 @ask(
     "B",
-    model=("llama-3-8b llama-3-70b mistral-7b llama-2-70b mixtral-8x7b llama-3-405b qwen2.5-0.5b"),
+    model=("llama-3-8b llama-3-70b mistral-7b qwen3-32b mixtral-8x7b llama-3-405b qwen3-0.6b"),
     batch=(16, 8, 32, 24, 64, 48),
     context=(4096, 8192, 2048, 1024, 3072, 6144),
 )
@@ -149,7 +149,7 @@ def wall_experts(chip: Accelerator, count: int, active: int) -> Solution:
 @ask(
     "B",
     model=(
-        "llama-3-8b llama-3-70b llama-3-405b llama-2-7b llama-2-13b llama-2-70b "
+        "llama-3-8b llama-3-70b llama-3-405b qwen3-8b qwen3-14b qwen3-235b-a22b "
         "mistral-7b mixtral-8x7b gemma-2b deepseek-v3"
     ),
     group=(32, 64, 16, 128, 256),

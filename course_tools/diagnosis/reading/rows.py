@@ -5,9 +5,10 @@ Memory is bounded: of a trace with more than `MOST` such rows, a second pass kee
 stretch in the middle.
 """
 
+import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib.core.checks import CourseError
-from course_tools.diagnosis.reading.names import LOADER
+from course_tools.diagnosis.reading import names
+from course_tools.diagnosis.reading.nsys import NsysRecording
 from course_tools.diagnosis.reading.stream import Args, Event, Stream
+from course_tools.diagnosis.reading.tables import source
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -27,18 +30,20 @@ Numbers = NDArray[np.int64]
 MOST = 2_000_000
 # Different rows, by name and shapes, that are kept apart; shapes of further ones are dropped.
 KINDS = 20_000
-OP, CALL, KERNEL, COPY, SET, LOAD, STEP = range(7)
+OP, CALL, KERNEL, COPY, SET, LOAD, STEP, TALK = range(8)
 ON_DEVICE = (KERNEL, COPY, SET)
-_RUNTIMES = ("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime", "runtime")
+# As Kineto calls them: `cuda_runtime`, `hip_driver`, `xpu_runtime`, `mtia_runtime`.
+RUNTIME = re.compile(r"(\w+_)?(runtime|driver)")
 _CATEGORIES = {
     **dict.fromkeys(("cpu_op", "operator"), OP),
-    **dict.fromkeys(_RUNTIMES, CALL),
     "kernel": KERNEL,
     **dict.fromkeys(("gpu_memcpy", "memcpy"), COPY),
     **dict.fromkeys(("gpu_memset", "memset"), SET),
 }
 _ASIDE = ("user_annotation", "python_function", "overhead", "trace", "ac2g")
 _COLUMNS = {"ts": "d", "dur": "d", "kind": "B", "lane": "H", "type": "I", "ext": "q", "corr": "q"}
+# Kinds of operators whose work hangs on arguments that are no tensors.
+_ARGUED = ("product", "attention")
 _NO_ARGS = Args()
 
 
@@ -65,6 +70,11 @@ class Intervals(NamedTuple):
         last = np.maximum(which - 1, 0)
         within = np.clip(np.asarray(at) - self.start[last], 0, self.end[last] - self.start[last])
         return np.asarray(np.where(which > 0, done[last] + within, 0.0))
+
+    def joined(self, more: "Intervals") -> "Intervals":
+        """What these or others cover."""
+        start, end = np.concatenate([self.start, more.start]), np.concatenate([self.end, more.end])
+        return union(start, end - start)
 
     def gaps(self, first: float, last: float) -> "Intervals":
         """What they leave open between two moments."""
@@ -96,6 +106,7 @@ class OpType(NamedTuple):
     dims, strides, types : of an operator's inputs.
     grid : of a kernel, as many numbers as were written.
     bytes : of a copy.
+    concrete : an operator's arguments that are no tensors, as written.
     """
 
     kind: int
@@ -105,6 +116,7 @@ class OpType(NamedTuple):
     types: Sequence[str] = ()
     grid: tuple[int, ...] = ()
     bytes: float = 0.0
+    concrete: Sequence[str] = ()
 
 
 class Rows(NamedTuple):
@@ -139,6 +151,14 @@ class Rows(NamedTuple):
         found = np.flatnonzero(np.isin(self.kind, kinds))
         return found[np.argsort(self.ts[found], kind="stable")]
 
+    def name(self, row: Any) -> str:
+        """What a row is called."""
+        return self.types[int(self.type[row])].name
+
+    def which(self, test: Callable[[OpType], bool]) -> NDArray[np.bool_]:
+        """Which rows are of a type that passes a test."""
+        return np.array([test(one) for one in self.types], bool)[self.type]
+
     def covered(self, which: Any) -> Intervals:
         """When at least one of these rows runs."""
         return union(self.ts[which], self.dur[which])
@@ -153,6 +173,11 @@ class Rows(NamedTuple):
         at = np.minimum(np.searchsorted(keys, by[places]), len(keys) - 1)
         hit = (keys[at] == by[places]) & (by[places] > 0)
         return np.asarray(np.where(hit, order[at], -1))
+
+    def lacking(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """The keys of what a recording lacks, by the tool that would have to record it."""
+        nsys = ("graph", "shapes", "host") if self.head.get("source") == "nsys" else ()
+        return tuple(f"nsys-{key}" if key in nsys else key for key in keys)
 
     def foremost(self, which: Any, weights: Any) -> tuple[str, float]:
         """The name of the type that has most of the weight of some rows, and its weight."""
@@ -184,7 +209,7 @@ class _OncePass:
         self.open: dict[tuple[str, str], list[Event]] = defaultdict(list)
         self.seen: Counter[str] = Counter()
         self.counted, self.since, self.until = 0, float("inf"), float("-inf")
-        stream = Stream(self.path)
+        stream = _opened(self.path)
         for event in stream:
             for whole in self._closed(event):
                 self._take(whole)
@@ -218,11 +243,13 @@ class _OncePass:
     def _take(self, event: Event) -> None:
         category, name = str(event.cat or "").lower(), str(event.name or "")
         self.seen[category] += 1
-        kind = _CATEGORIES.get(category)
-        if (kind == OP or category in _ASIDE) and LOADER.search(name):
+        kind = _CATEGORIES.get(category, CALL if RUNTIME.fullmatch(category) else None)
+        if (kind == OP or category in _ASIDE) and names.host_work(name):
             kind = LOAD
         if category in _ASIDE and name.startswith("ProfilerStep#"):
             kind = STEP
+        if category in _ASIDE and names.TALK.search(name):
+            kind = TALK
         start, lasted = _number(event.ts), _number(event.dur)
         if kind is None or start is None or lasted is None or lasted < 0:
             return
@@ -258,6 +285,10 @@ class _OncePass:
             given = (args.grid, args.block) if kind == KERNEL else (dims, args.strides, args.types)
             graph = kind == KERNEL and args.graph_node not in (None, 0, "0", "")
             about = (comm, graph, *map(bytes, given))
+        said = (
+            args.concrete if kind == OP and names.operator_kind(name) in _ARGUED else msgspec.Raw()
+        )
+        about += (bytes(said),)
         key = (kind, name, *about)
         if key not in self.known and len(self.types) >= KINDS:
             key, args = (kind, name), _NO_ARGS
@@ -268,7 +299,8 @@ class _OncePass:
             grid = tuple(max(_whole(one), 1) for one in _list(args.grid))
             moved = (_number(args.bytes) or 0.0) if kind == COPY else 0.0
             types = [str(one) for one in inputs[2]]
-            self.types.append(OpType(kind, name, inputs[0], inputs[1], types, grid, moved))
+            words = [str(one) for one in _list(said)]
+            self.types.append(OpType(kind, name, inputs[0], inputs[1], types, grid, moved, words))
         return self.known[key]
 
     def rows(self) -> Rows:
@@ -280,6 +312,16 @@ class _OncePass:
         kept = len(columns[0]) / self.counted
         every: Any = [*columns, list(self.lanes), self.types, self.head, self.seen, kept]
         return Rows(*every)
+
+
+def _opened(path: Path) -> Stream | NsysRecording:
+    """The events of a file, whichever tool wrote them."""
+    kind = source(path)
+    if kind in ("sums", "counters"):
+        raise CourseError(
+            f"{path.name} holds {kind} without a timeline, from which no cause follows"
+        )
+    return Stream(path) if kind == "trace" else NsysRecording(path, kind)
 
 
 def _list(raw: msgspec.Raw) -> Sequence[Any]:

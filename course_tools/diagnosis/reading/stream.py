@@ -1,13 +1,15 @@
 """Reads a trace piece by piece, however long it is: an object with traceEvents, or a bare list,
-gzipped or not. msgspec decodes pieces that end at the end of an event; what it does not take the
-standard library reads event by event, which says exactly where it stumbles.
+packed by gzip or zstd or not. msgspec decodes pieces that end at the end of an event; what it does
+not take the standard library reads event by event, which says exactly where it stumbles.
 """
 
 import gzip
 import json
 import re
+import sys
 import zlib
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,19 +17,25 @@ import msgspec
 
 from course_lib.core.checks import CourseError, shown
 
+# The standard library has it from 3.14 on.
+ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 # Bytes read at a time.
 PIECE = 1 << 20
-# Bytes of one event, or of one value beside the events, beyond which the file is no trace.
+# Bytes of one event, or of one value of `HEAD`, beyond which the file is no trace; any other value
+# beside the events may be as long as it likes.
 LONGEST = 1 << 24
 # Bytes at the end of a piece in which the last whole event is looked for.
 LAST = 1 << 16
 # Bytes that are looked at first where events are read one by one.
 WINDOW = 1 << 14
 # What is kept of what stands beside the events.
-HEAD = ("deviceProperties", "distributedInfo", "constructed", "note", "record_shapes")
+HEAD = ("deviceProperties", "constructed")
 _BETWEEN = re.compile(rb"\}\s*,(?=\s*\{)")
 _SPACE = re.compile(rb"[ \t\r\n]*")
-_GZIP = b"\x1f\x8b"
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+# What opens or closes something within JSON, or begins a string; and what ends a string.
+_BRACKETS = re.compile(rb'[\[\]{}"]')
+_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 _JSON = json.JSONDecoder()
 
 
@@ -43,6 +51,7 @@ class Args(msgspec.Struct):
     dims_lower: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input dims")
     types: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input type")
     strides: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Strides")
+    concrete: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Concrete Inputs")
     bytes: Any = None
     grid: msgspec.Raw = msgspec.Raw()
     block: msgspec.Raw = msgspec.Raw()
@@ -81,20 +90,35 @@ class Stream:
         self._ended, self._distrusted = False, 0
 
     def __iter__(self) -> Iterator[Event]:
+        broken: tuple[type[Exception], ...] = (zlib.error, gzip.BadGzipFile)
         try:
             with self.path.open("rb") as plain:
-                packed = plain.read(2) == _GZIP
+                begins = plain.read(4)
                 plain.seek(0)
-                with gzip.open(plain) if packed else plain as file:
-                    self._file: IO[bytes] = file  # type: ignore[assignment]
+                unpack: Any = gzip
+                if begins == _ZSTD:
+                    unpack = self._zstd()
+                    broken = (unpack.ZstdError,)
+                packed = begins == _ZSTD or begins.startswith(_GZIP)
+                with unpack.open(plain) if packed else plain as file:
+                    self._file: IO[bytes] = file
                     yield from self._everything()
         except EOFError:
             raise self._error("is cut off inside its compression") from None
-        except (zlib.error, gzip.BadGzipFile) as error:
+        except broken as error:
             raise self._error(f"is not well compressed ({error})") from None
         except OSError as error:
             path = shown(str(self.path))
             raise CourseError(f"path {path} cannot be read: {error.strerror}") from None
+
+    def _zstd(self) -> Any:
+        """What unpacks zstd."""
+        try:
+            return import_module(ZSTD)
+        except ImportError:
+            raise CourseError(
+                f"{self.path.name} is packed by zstd: pip install {ZSTD}, or unpack it by zstd -d"
+            ) from None
 
     def _everything(self) -> Iterator[Event]:
         self._more()
@@ -124,10 +148,11 @@ class Stream:
                 self._at += 1
                 yield from self._events()
                 continue
-            value = self._value()
             keys.append(str(key))
             if key in HEAD:
-                self.head[key] = value
+                self.head[key] = self._value()
+            else:
+                self._skip()
         self._at += 1
         if not found:
             others = ", ".join(map(repr, keys[:6])) or "none"
@@ -194,6 +219,40 @@ class Stream:
             except UnicodeEncodeError:
                 raise self._error("holds half a character (a lone surrogate)", self._here) from None
             return value
+
+    def _skip(self) -> None:
+        """Pass over a value of any length, of which nothing is kept."""
+        if self._peek() not in '[{"':
+            self._value()
+            return
+        depth = 0
+        while True:
+            if not (found := _BRACKETS.search(self._buffer, self._at)):
+                self._at = len(self._buffer)
+                self._read_on()
+                continue
+            self._at = found.end()
+            if found[0] == b'"':
+                self._string()
+            depth += {b"[": 1, b"{": 1, b'"': 0}.get(found[0], -1)
+            if not depth:
+                return
+
+    def _string(self) -> None:
+        """The rest of a string."""
+        while True:
+            found = _STRING.match(self._buffer, self._at)
+            self._at = found.end() if found else self._at
+            if self._buffer[self._at : self._at + 1] == b'"':
+                self._at += 1
+                return
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Read on within a value, where there is more."""
+        if self._ended:
+            raise self._cut()
+        self._more()
 
     def _wider(self, window: int) -> int:
         """A window to look at instead, with more of the file in it; 0 where there is no more."""

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from course_lib import chip
 from course_tools import serve
 from course_book import explore, t
 from course_book.explore import averages, engines
@@ -68,7 +69,9 @@ def test_the_largest_batches_are_where_limit_and_memory_end():
     assert (open_end[t("slo-allowed")], open_end[t("slo-first")]) == ("1,024", NONE)
 
 
-LOAD = averages.Load(fixed=0.01, each=1e-4, adds=0.02, most=20.0, output=300.0, places=256.0)
+LOAD = averages.Load(
+    fixed=0.01, each=1e-4, adds=0.02, most=20.0, output=300.0, places=256.0, admits=256.0
+)
 
 
 @pytest.mark.parametrize(
@@ -124,4 +127,6 @@ def test_a_plan_is_monotone(name):
 def test_a_plan_by_averages_is_that_of_the_chapter_and_a_narrow_margin_saves():
     whole, chosen = (dict(explore.capacity(price=3.0, share=share).shown()) for share in (100, 90))
     assert (whole["GPUs"], chosen["GPUs"]) == ("5", "6")
-    assert serve.engine(engines.ENGINE).on().max_num_seqs == averages.PLACES
+    for key in ("h100-sxm", "a100-sxm-80"):
+        of = engines.times("llama-3-8b", key, "1", engines.LOADS)
+        assert of.admits == serve.engine(engines.ENGINE).on(chip(key)).max_num_seqs

@@ -489,14 +489,14 @@ def test_no_format_stands_in_for_another():
 def test_an_unknown_chip_suggests_the_nearest():
     with pytest.raises(
         CourseError,
-        match=r"unknown chip 'h10': did you mean 'h100-sxm'\? \(chips\(\) or course chips lists them; course chip --new ",
+        match=r"unknown chip 'h10': did you mean 'h100-sxm'\? \(chips\(\) or course chips lists them; course new chip ",
     ):
         chip("h10")
     with pytest.raises(CourseError, match="unknown chip 'H100-SXM': did you mean 'h100-sxm'"):
         chip("H100-SXM")
     with pytest.raises(
         CourseError,
-        match=r"unknown chip 'abacus': .*a100-sxm-80.* \(chips\(\) or course chips lists them; course chip --new ",
+        match=r"unknown chip 'abacus': .*a100-sxm-80.* \(chips\(\) or course chips lists them; course new chip ",
     ):
         chip("abacus")
 

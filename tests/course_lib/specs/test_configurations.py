@@ -1,7 +1,18 @@
+from itertools import pairwise
+
 import pytest
 
 from course_lib import CourseError
-from course_lib.specs import DATA, ConvNet, cited_by, load_toml, model, models, sources
+from course_lib.specs import (
+    DATA,
+    ConvNet,
+    cited_by,
+    listed_models,
+    load_toml,
+    model,
+    models,
+    sources,
+)
 from course_lib.specs.catalog import model_from
 
 
@@ -22,10 +33,24 @@ def test_parameters_add_up_to_the_published_count(key):
         ("gpt-3-175b", 174.6),
         ("deepseek-v3", 671.0),
         ("mpt-70b", 64.9),
+        ("gpt-oss-120b", 116.8),
+        ("qwen3-235b-a22b", 235.1),
+        ("kimi-k2", 1026.4),
+        ("llama-4-maverick", 401.6),
     ],
 )
 def test_counts_that_the_field_knows_by_heart(key, billions):
     assert model(key).parameters / 1e9 == pytest.approx(billions, abs=0.06)
+
+
+def test_a_list_has_every_model_but_mpt_by_vendor_and_the_latest_first():
+    assert sorted(listed_models()) == [key for key in models() if not key.startswith("mpt-")]
+    every = [model(key) for key in listed_models()]
+    firsts = [one for i, one in enumerate(every) if i == 0 or one.vendor != every[i - 1].vendor]
+    assert len({one.vendor for one in every}) == len(firsts)
+    assert [one.year for one in firsts] == sorted((one.year for one in firsts), reverse=True)
+    for one, after in pairwise(every):
+        assert one.vendor != after.vendor or one.year >= after.year
 
 
 def test_a_token_meets_some_of_the_experts():

@@ -1,10 +1,14 @@
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from course_tools import diagnosis
+from course_tools.diagnosis import differences, ncu
+from course_tools.diagnosis.reading import names
 from course_book.text import t
 from course_press.cli.app import app
+from tests.course_tools.diagnosis.nsight import details
 
 
 def diagnose(*arguments):
@@ -45,7 +49,8 @@ def test_each_answer_names_what_it_rests_on():
         for cause in ("at-roof", "wrong-format")
     )
     assert with_bounds[2]["basis"].endswith("times its bound")
-    assert without[2]["basis"] == without[3]["basis"] == "by what it does: no bound is known"
+    assert [one["answer"] for one in without[2:4]] == ["not-known"] * 2
+    assert [one["basis"] for one in without[2:4]] == ["", ""]
     assert "aten::mm" in without[1]["basis"]
     assert "no question after that" in diagnose(diagnosis.seeded("unknown")).output.replace(
         "\n", " "
@@ -61,7 +66,9 @@ def test_every_key_that_a_verdict_has_is_put_into_words():
     for cause in diagnosis.CAUSES:
         assert t(f"cause-{cause}")
         assert t(f"advice-{cause}")
-    for key in ("graph", "shapes", "host", "device", "chip", "ranks", "window"):
+    for advice in (*names._patterns("host work"), "allocator", "start"):
+        assert t(f"advice-{advice}")
+    for key in ("graph", "shapes", "host", "device", "chip", "ranks", "window", "cpu", "call"):
         assert t(f"lacks-{key}")
 
 
@@ -85,3 +92,54 @@ def test_a_chip_that_nobody_knows_is_bad_input():
     assert "chip" in str(done.exception)
     told = json.loads(diagnose(diagnosis.seeded("at-roof"), "--chip", "h200-sxm", "--json").stdout)
     assert told["chip"] == "h200-sxm"
+
+
+def test_counters_sums_and_differences_are_told_in_every_language(tmp_path, monkeypatch):
+    counters, sums = tmp_path / "counters", tmp_path / "sums"
+    counters.write_text(
+        details(("sgemm", {"DRAM Throughput": ("%", "91"), "Duration": ("us", "9")}))
+    )
+    sums.write_text("Time (%),Total Time (ns),Instances,Name\n100.0,2500,5,add\n")
+    product = diagnosis.seeded("at-roof")
+    for lang in ("en", "es", "ko"):
+        monkeypatch.setenv("COURSE_LANG", lang)
+        for arguments, said in (
+            ([counters], ("tell-ncu-near-roof", "tell-ncu-lacks-tensor", "tell-roof-dram")),
+            ([sums], ("tell-no-timeline", "tell-kernel")),
+            ([diagnosis.seeded("copies"), product], ("tell-part-idle", "tell-unmarked")),
+            ([counters, counters], ("tell-part-own", "tell-no-timeline")),
+        ):
+            done = diagnose(*arguments)
+            assert done.exit_code == 0, done.output
+            assert all(t(key) in done.output for key in said)
+            assert json.loads(diagnose(*arguments, "--json").stdout)
+
+
+def test_counters_beside_a_trace_have_what_it_counts_in_either_order(tmp_path):
+    file = tmp_path / "counters"
+    file.write_text(details(("k", {"DRAM Throughput": ("%", "91")})))
+    for arguments in ([file, diagnosis.seeded("at-roof")], [diagnosis.seeded("at-roof"), file]):
+        told = json.loads(diagnose(*arguments, "--json").stdout)
+        assert told["kernels"][0]["counted"] is None
+
+
+def test_json_of_a_difference_adds_up():
+    files = diagnosis.seeded("launch-bound"), diagnosis.seeded("at-roof")
+    told = json.loads(diagnose(*files, "--steps", "2,4", "--json").stdout)
+    assert told["steps"] == [2, 4]
+    assert sum(told["parts"].values()) == pytest.approx(told["difference"])
+    assert "two numbers such as 10,20" in str(diagnose(*files, "--steps", "2").exception)
+    assert diagnose(files[0], "none").exit_code == 1
+
+
+def test_every_key_that_counters_have_is_put_into_words():
+    for cause in ncu.CAUSES:
+        assert t(f"tell-ncu-{cause}")
+    for key in ncu.SECTIONS:
+        assert t(f"tell-ncu-lacks-{key}")
+    for key in differences.PARTS:
+        assert t(f"tell-part-{key}")
+    for key in ("graph", "shapes", "host"):
+        assert t(f"lacks-nsys-{key}")
+    for roof in ("dram", "l2", "l1", "tensor", "issue", "pipe", "memory"):
+        assert t(f"tell-roof-{roof}")

@@ -17,7 +17,6 @@ ELSEWHERE = {
     "build": "prints pages for minutes; tests/course_press/pages does that with a small book",
     "notebooks": "runs every chapter, for minutes",
     "export": "prints the whole book",
-    "slides": "needs a built site",
     "preview": "serves until it is stopped",
     "check": "reads all languages for a minute; make lint does that",
     "release": "checks the whole book first",

@@ -10,7 +10,7 @@ import tomllib
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import CourseError, chips, models, specs
+from course_lib import CourseError, chips, specs
 from course_press.cli.app import app
 from tests.course_press.conftest import course
 
@@ -91,7 +91,7 @@ def test_a_reader_who_has_read_enough_is_no_failure(command):
 
 def test_models_are_listed_by_their_keys_and_errors_name_that_command():
     listed = course(".", "models").stdout
-    assert all(f"\n{key} " in listed for key in models())
+    assert all(f"\n{key} " in listed for key in specs.listed_models())
     assert f"{specs.model('llama-3-8b').parameters:,}" in listed
     assert "course models lists them" in course(".", "predict", "llama-3-9b", "t4").stderr
     assert "course chips lists them" in course(".", "chip", "t40").stderr
@@ -108,14 +108,14 @@ def test_links_are_compared_all_together_and_no_unit_is_1():
 
 def test_an_own_chip_begins_as_a_file_that_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setenv(specs.FOLDER, str(tmp_path))
-    with pytest.raises(CourseError, match="course chip --new begins a file of your own"):
+    with pytest.raises(CourseError, match="course new chip begins a file of your own"):
         specs.chip("h20")
-    assert CliRunner().invoke(app, ["chip", "--new", "h20"]).exit_code == 0
+    assert CliRunner().invoke(app, ["new", "chip", "h20"]).exit_code == 0
     file = tmp_path / "h20.toml"
     empty = file.read_text()
     assert {"bandwidth", "peaks", "sources"} <= set(tomllib.loads(empty))
     for refused in ("h20", "h100-sxm", "no/key"):
-        done = CliRunner().invoke(app, ["chip", "--new", refused])
+        done = CliRunner().invoke(app, ["new", "chip", refused])
         assert isinstance(done.exception, CourseError)
     filled = empty.replace("value = 0", "value = 4", 1).replace("value = 0", "value = 96")
     filled = filled.replace("year = 0", "year = 2024")

@@ -95,6 +95,7 @@ def test_cells_run_once_for_pages_and_notebooks_and_notebooks_print_no_page(book
     execute, print_page = running._execute, printing.print_page
     monkeypatch.setattr(running, "_execute", lambda *args: started.append(1) or execute(*args))
     monkeypatch.setattr(printing, "print_page", lambda *a: printed.append(1) or print_page(*a))
+    book.forget()
     write_notebooks(book.root, ["en"])
     assert (len(started), len(printed)) == (1, 0)
     book.build(("en",))

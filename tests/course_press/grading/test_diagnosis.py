@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from course_tools.measured import trace
+from course_tools.diagnosis import trace
 from course_press.grading import grading
 from course_press.grading.diagnosis import CAUSES, CONFUSED, DIAGNOSIS
 from tests.course_press.grading.words import failures

@@ -9,7 +9,7 @@ import pytest
 
 from course_lib.bench import results
 from course_tools.campaigns.operators import plan
-from course_tools.measured import trace
+from course_tools.diagnosis import trace
 from course_press.labs import run as labs
 
 pytest.importorskip("torch")

@@ -18,7 +18,8 @@ from course_lib import CourseError
 from course_book import explore, n, plot, table, tables
 from course_book.exercises import check, exercise, parity, predict
 from course_book.text import Shown, glossary, languages
-from course_press.outputs import FORMS, both, form, notebook, site
+from course_press.outputs import both, notebook, site
+from course_press.run.bundles import FORMS, form
 
 KINDS = {
     "explorer": "explore.batch()",

@@ -5,6 +5,9 @@ import sys
 
 import pytest
 
+from course_lib import CourseError
+from tests.course_press.conftest import course
+
 KILLED = """
 import os, sys
 from pathlib import Path
@@ -59,6 +62,39 @@ def test_a_changed_sentence_moves_its_page_its_deck_and_the_search(book):
     pages = {"en/chapters/en/two.html", "es/chapters/es/two.html"}
     assert moved == {*pages, "en/slides/two.html", "en/search.js"}
     assert {str(path) for path in new if new[path] != old.get(path)} == moved
+
+
+def test_a_chapter_printed_alone_moves_its_page_and_its_deck(book):
+    book.build(("en", "es"))
+    before, old = times(book.root / "_site"), files(book.root / "_site")
+    book.edit("chapters/en/two.qmd", "Back to", "Back at last to")
+    done = course(book.root, "build", "two", "--lang", "en")
+    assert done.returncode == 0, done.stderr
+    assert "1 page in en" in done.stdout
+    assert "_site/en/chapters/en/two.html" in done.stdout
+    assert "stay as they stand" in done.stdout
+    after, new = times(book.root / "_site"), files(book.root / "_site")
+    moved = {"en/chapters/en/two.html", "en/slides/two.html"}
+    assert {str(path) for path in new if after[path] != before.get(path)} == moved
+    # The whole book then has the same page, and what lists it.
+    book.build(("en", "es"))
+    whole = files(book.root / "_site")
+    assert {str(path) for path in whole if whole[path] != new[path]} == {
+        "en/search.js",
+        "es/chapters/es/two.html",
+    }
+    assert set(whole) == set(old)
+
+
+def test_a_chapter_can_be_printed_before_there_is_a_site(book):
+    (page,) = book.build(only=["one"])
+    assert page == book.root / "_site/en/chapters/en/one.html"
+    assert "two.html#sec-there" in page.read_text(encoding="utf-8")
+    assert (book.root / "_site/assets/style.css").is_file()
+    with pytest.raises(CourseError, match="'on' is no page that can be printed alone: choose from"):
+        book.build(only=["on"])
+    with pytest.raises(CourseError, match="'index' is no page"):
+        book.build(only=["index"])
 
 
 def test_what_no_page_asks_for_any_more_goes(book):

@@ -85,6 +85,7 @@ def test_quartos_pages_are_shared_as_ours_are(book, lang):
 
 def test_who_renders_one_page_with_quarto_waits_for_no_picture(book, monkeypatch):
     monkeypatch.setattr(quarto, "draw_pictures", lambda *_: pytest.fail("cells ran"))
+    book.forget()
     page, card = (book.root / "theirs" / name for name in ("chapters/en/one.html", "cards/one.png"))
     for there in (False, True):
         page.parent.mkdir(parents=True, exist_ok=True)

@@ -5,11 +5,9 @@ import re
 import pytest
 from lxml import html
 
-from course_lib import CourseError
 from course_press.pages import site, slides
 from course_press.source.book import languages, read_book
 from tests.conftest import ROOT
-from tests.course_press.conftest import course
 
 DECK = "en/slides/one.html"
 
@@ -83,37 +81,6 @@ def test_links_lead_to_slides_where_there_are_some_and_else_to_the_page(built):
     assert "#fig-line" in links
     assert "../chapters/en/two.html#sec-there" in links
     assert any(link.startswith("../chapters/en/one.html#") for link in links)
-
-
-def test_one_deck_can_be_printed_anew(book):
-    book.build()
-    deck = book.root / "_site" / DECK
-    before = deck.read_text(encoding="utf-8")
-    other = book.root / "_site/en/slides/two.html"
-    held = other.stat().st_mtime_ns
-    book.edit("chapters/en/one.qmd", "A first paragraph.", "Another beginning.")
-    done = course(book.root, "slides", "one", "--lang", "en")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["_site/en/slides/one.html"]
-    assert deck.read_text(encoding="utf-8") == before.replace(
-        "A first paragraph.", "Another beginning."
-    )
-    assert other.stat().st_mtime_ns == held
-
-
-@pytest.mark.parametrize(
-    ("names", "langs", "said"),
-    [
-        (["on"], ["en"], "'on' is no chapter with slides: choose from one, two"),
-        (["one"], ["es"], "holds no site in es: run course build --lang es first"),
-    ],
-)
-def test_what_cannot_be_printed_is_named(book, names, langs, said):
-    out = book.root / "_site"
-    (out / "en").mkdir(parents=True)
-    (out / site.MARKER).touch()
-    with pytest.raises(CourseError, match=re.escape(said)):
-        site.write_slides(book.root, langs, names, out)
 
 
 def test_long_data_stays_with_the_page():

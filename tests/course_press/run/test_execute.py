@@ -8,10 +8,10 @@ import pytest
 from course_lib import CourseError
 from course_lib.bench import results
 from course_tools.measured import FOLDER
-from course_press.outputs import FORMS, form
 from course_press.pages.pandoc import print_pages
 from course_press.run import execute as running
 from course_press.run import kernels as forked
+from course_press.run.bundles import FORMS, form
 from course_press.run.execute import Cache, Surroundings, run_chapter
 from course_press.source.book import read_book
 from course_press.source.errors import SourceError
@@ -53,6 +53,15 @@ def test_cells_and_inlines_give_their_values(book):
     # run.
     assert result.outputs[1][0]["data"].pop("text/plain") == "Plot()"
     assert list(result.outputs[1][0]["data"]) == [FORMS]
+
+
+@pytest.mark.parametrize(("lang", "pictures"), [("en", 2), ("es", 1)])
+def test_only_the_first_language_draws_more_than_one_picture(book, lang, pictures):
+    """Its notebooks keep them; of another language a page's card needs one."""
+    more = book.root / f"chapters/{lang}/one.qmd"
+    again = "\n{{< include ../cells/one/line.qmd >}}\n"
+    more.write_text(more.read_text(encoding="utf-8") + again, encoding="utf-8")
+    assert str(ran(book, lang).outputs).count("'image/png'") == pictures
 
 
 def test_a_kernel_that_does_not_start_is_told(book, monkeypatch):

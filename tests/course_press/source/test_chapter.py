@@ -1,6 +1,7 @@
 import pytest
 
 from course_lib import CourseError
+from course_press.source import chapter
 from course_press.source.book import Part, languages, read_book
 from course_press.source.errors import SourceError
 
@@ -230,21 +231,22 @@ def test_the_mark_that_some_editors_put_first_changes_nothing(book):
     assert read_book(book.root, "en") == before
 
 
-def test_includes_have_a_depth_and_a_page_a_size(book):
+def test_includes_have_a_depth_and_a_page_a_size(book, monkeypatch):
+    monkeypatch.setattr(chapter, "LINES", 5000)
     cells = book.root / "chapters/cells/one"
-    for i in range(1500):
+    for i in range(50):
         (cells / f"deep{i}.qmd").write_text(f"{{{{< include deep{i + 1}.qmd >}}}}\n")
     book.edit(ONE, "../cells/one/hello.qmd", "../cells/one/deep0.qmd")
     with pytest.raises(
         SourceError, match=r"deep19\.qmd:1: deep20\.qmd is included more than 20 files deep"
     ):
         read_book(book.root, "en")
-    for i in range(6):
+    for i in range(4):
         (cells / f"deep{i}.qmd").write_text(f"{{{{< include deep{i + 1}.qmd >}}}}\n" * 10)
-    (cells / "deep6.qmd").write_text("boom\n")
+    (cells / "deep4.qmd").write_text("boom\n")
     with pytest.raises(
         SourceError,
-        match=r"chapters/en/one\.qmd with all that it includes has more than 50000 lines",
+        match=r"chapters/en/one\.qmd with all that it includes has more than 5000 lines",
     ):
         read_book(book.root, "en")
 

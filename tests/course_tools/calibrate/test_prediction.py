@@ -509,8 +509,13 @@ def test_ranges_widen_away_from_what_was_fitted_and_say_where():
         calibrate.predict(llm.decode(key, "h100-sxm", 8, 1024), "h100-sxm")
         for key in ("llama-3-8b", "mixtral-8x7b")
     )
-    assert experts.high / experts.expected > 1.05 * dense.high / dense.expected
-    assert "no step with experts was measured" in experts.source
+    assert experts.high / experts.expected > 1.02 * dense.high / dense.expected
+    # Whose constants say nothing of experts, takes them as other products, in doubt as chips differ.
+    mine = msgspec.structs.replace(calibrate.calibration("h100-sxm", "bf16"), mixtures=None)
+    step = llm.decode("mixtral-8x7b", "h100-sxm", 8, 1024)
+    unknown = calibrate.predict(step, "h100-sxm", constants=mine)
+    assert unknown.high / unknown.expected > experts.high / experts.expected
+    assert "no step with experts was measured" in unknown.source
     tiny = calibrate.predict(product(8, 64, 64), A100)
     assert "product outside what was fitted" in tiny.source
 

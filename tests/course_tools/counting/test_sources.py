@@ -62,6 +62,19 @@ def test_a_context_is_as_long_as_the_model_was_made_for():
         ask(named("llama-3-8b"), "h100-sxm", 1, 8193)
 
 
+READ = [name for name in CASES if named("-", json.dumps(CASES[name].config)).model]
+
+
+@pytest.mark.parametrize("key", [name for name in READ if name in specs.models()])
+def test_a_configuration_has_the_sizes_of_the_model_in_the_table(key):
+    read, held = named("-", json.dumps(CASES[key].config)).model, specs.model(key)
+    parts = {**held.parts}
+    if held.experts and held.latent:  # what evens out the load is a buffer to transformers
+        parts["mlp"] -= (held.layers - held.experts.dense_layers) * held.experts.count
+    assert read.parts == parts
+    assert (read.windowed, read.window, read.qk_norm) == (held.windowed, held.window, held.qk_norm)
+
+
 def test_a_key_of_the_table_is_what_the_library_says():
     answer = ask(named("mixtral-8x7b"), "h200-sxm", 4, 2048)
     step = llm.decode("mixtral-8x7b", "h200-sxm", 4, 2048)

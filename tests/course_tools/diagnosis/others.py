@@ -3,12 +3,13 @@ library's own generator has, to find out what its verdicts rest on.
 """
 
 import random
+from functools import partial
 
 GPUS = {
-    "NVIDIA H100 80GB HBM3": (132, 3.35e12, 989e12, 67e12),
-    "NVIDIA A100-SXM4-80GB": (108, 2.0e12, 312e12, 19.5e12),
-    "NVIDIA A100-SXM4-40GB": (108, 1.55e12, 312e12, 19.5e12),
-    "NVIDIA H200": (132, 4.8e12, 989e12, 67e12),
+    "NVIDIA H100 80GB HBM3": (132, 3.35e12, 989e12, 67e12, 85.0e9),
+    "NVIDIA A100-SXM4-80GB": (108, 2.0e12, 312e12, 19.5e12, 85.0e9),
+    "NVIDIA A100-SXM4-40GB": (108, 1.55e12, 312e12, 19.5e12, 42.3e9),
+    "NVIDIA H200": (132, 4.8e12, 989e12, 67e12, 150.7e9),
 }
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_{0}<c10::BFloat16>, at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_{0}<c10::BFloat16>, at::detail::Array<char*, 3>)"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
@@ -20,7 +21,7 @@ class Pen:
 
     def __init__(self, seed=0, gpu="NVIDIA H100 80GB HBM3", shapes=True, links=True, device=0):
         self.random, self.gpu, self.shapes, self.links = random.Random(seed), gpu, shapes, links
-        self.sms, self.bandwidth, self.peak, self.vector = GPUS[gpu]
+        self.sms, self.bandwidth, self.peak, self.vector, self.memory = GPUS[gpu]
         self.rows, self.host, self.gpu_free, self.n, self.device = [], 5_000_000.0, 0.0, 100, device
 
     def jitter(self, x, by=0.1):
@@ -157,7 +158,7 @@ class Pen:
                 {
                     "id": 0,
                     "name": self.gpu,
-                    "totalGlobalMem": 85_000_000_000,
+                    "totalGlobalMem": int(self.memory),
                     "computeMajor": 9,
                     "computeMinor": 0,
                     "numSms": self.sms,
@@ -584,3 +585,47 @@ def ranks(seed=0, world=4, collectives=True):
             p.host = max(p.host, end - 50)
     merged = [row for p in pens for row in p.rows]
     return pens[0].trace() | {"traceEvents": merged}
+
+
+def mixed(main, other, times, seed=5):
+    """A trace in which one cause takes so many times as long as another."""
+    length = {}
+    for one in (main, other):
+        pen = Pen(seed)
+        MAKERS[one][1](pen, 1.0)
+        length[one] = max(row["ts"] + row["dur"] for row in pen.rows) - 5e6
+    pen = Pen(seed)
+    for _ in range(4):
+        MAKERS[main][1](pen, 0.5)
+        MAKERS[other][1](pen, 0.5 * length[main] / length[other] / times)
+        pen.host = max(pen.host, pen.gpu_free - 20)
+    return pen.trace()
+
+
+def drawn(make, part, *, rows=None, **about):
+    pen = Pen(**about)
+    make(pen, part)
+    return pen.trace() if rows is None else pen.trace() | {"traceEvents": rows(pen)}
+
+
+def on_device(pen):
+    return [one for one in pen.rows if one["cat"] in ("kernel", "gpu_memcpy")]
+
+
+def known_causes(each=1):
+    """Traces whose cause is known, in pairs: of every maker on every GPU, less what some recordings
+    lack, and of two causes of which one takes longer; or one in so many of these.
+    """
+    every = []
+    for seed, gpu in enumerate(GPUS):
+        for cause, make in MAKERS.values():
+            about = {"seed": seed, "gpu": gpu}
+            one = partial(drawn, make, 0.3 + 0.2 * seed, **about)
+            every += [(cause, one), (cause, partial(one, shapes=False))]
+            every += [(cause, partial(one, rows=on_device))]
+    for main, (cause, _) in MAKERS.items():
+        for other in MAKERS:
+            if not {cause, MAKERS[other][0]} & {"at-roof", "unknown"} and cause != MAKERS[other][0]:
+                every += [(cause, partial(mixed, main, other, times)) for times in (2, 3)]
+    for cause, make in every[::each]:
+        yield cause, make()

@@ -50,7 +50,11 @@ def refused(tmp_path, content):
 @settings(max_examples=60, deadline=None)
 def test_pieces_of_any_size_hold_the_same_events(tmp_path_factory, raw, piece, indent):
     file = tmp_path_factory.mktemp("pieces") / "trace.json"
-    file.write_text(json.dumps({"a": [1, {}], "traceEvents": raw, "note": "é}"}, indent=indent))
+    file.write_text(
+        json.dumps(
+            {"a": [1, {}], "note": "é}", "traceEvents": raw, "constructed": "é}"}, indent=indent
+        )
+    )
     kept = stream.PIECE, stream.WINDOW
     try:
         stream.PIECE, stream.WINDOW = piece, max(piece // 3, 1)
@@ -59,7 +63,7 @@ def test_pieces_of_any_size_hold_the_same_events(tmp_path_factory, raw, piece, i
     finally:
         stream.PIECE, stream.WINDOW = kept
     assert [(one.name, one.ts) for one in found] == [(one["name"], one["ts"]) for one in raw]
-    assert reader.head == {"note": "é}"}
+    assert reader.head == {"constructed": "é}"}
 
 
 def test_a_cut_off_trace_is_named_with_its_byte_wherever_it_is_cut(tmp_path):

@@ -66,7 +66,8 @@ def test_an_unknown_table():
         runs("decode")
 
 
-COLLECTED = ("matmul_engines", "collectives_nccl", "attention_engines")
+COLLECTED = ("matmul_engines", "collectives_nccl", "attention_engines", "mixtures_engines")
+COLLECTED += ("messages_engines",)
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.csv")), ids=lambda file: file.stem)

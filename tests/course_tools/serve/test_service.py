@@ -439,9 +439,9 @@ class TestPublishedLog:
 
     def test_percentiles_and_services_lie_in_their_range(self):
         for row in error_table(evidence.error_rows()):
-            assert row.inside >= 0.75, row.family
-            if "time per token" in row.family and not row.chip:
-                assert row.median <= 0.15
+            assert row.inside >= 0.75 or row.chip, row.family
+            if row.family == "services, vllm, time per token" and not row.chip:
+                assert row.median <= 0.10
 
     @pytest.mark.parametrize(
         ("key", "seqs", "tokens"),

@@ -128,6 +128,21 @@ def test_broadcasts():
     assert train.flops("llama-3-8b", [1024, 2048]).shape == (2,)
 
 
+def test_layers_with_a_window_see_no_more_than_it():
+    oss = model("gpt-oss-20b")
+    whole = msgspec.structs.replace(oss, windowed=0, window=0)
+    assert train.flops(oss, 128) == train.flops(whole, 128)
+    pairs = sum(min(place, 128) for place in range(1, 4097)) / 4096  # of those that look at 128
+    less = 6 * 12 * 64 * (64 + 64) * np.array([4096 - 128, 4097 / 2 - pairs])
+    for causal, by in zip((False, True), less, strict=True):
+        gap = train.flops(whole, 4096, causal=causal) - train.flops(oss, 4096, causal=causal)
+        assert gap == pytest.approx(by)
+    attention = [train.backward(one, 4096).parts["attention"] for one in (whole, oss)]
+    assert attention[0] - attention[1] == pytest.approx(less[1] / 3)
+    steps = [train.step(one, "8xh100-sxm", "dp=8,zero=3", 4096).parts for one in (whole, oss)]
+    assert steps[0] != steps[1]
+
+
 def test_every_transformer_counts():
     assert all(train.flops(key, 128) > 0 for key in models() if model(key).kind != "convnet")
 

@@ -4,42 +4,21 @@ explains it. Needs no torch.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
-from math import prod
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
-from course_lib import ops
 from course_lib.core.checks import CourseError, positive
+from course_tools.diagnosis.amounts import count, tensors
+from course_tools.diagnosis.reading import names
+from course_tools.diagnosis.reading.rows import OP, OpType
 
-# Sizes, steps (none where not known) and bytes of an element.
-Tensor: TypeAlias = tuple[Sequence[int], Sequence[int], int]
 # So many times the larger of the two bounds and neither explains the time: many tiny calls, strided
 # access, a slow path.
 FAR = 5.0
 # An operator whose own share of its duration is below this passes the work on to those it calls.
 WRAPPER = 0.5
-_BYTES = {
-    **dict.fromkeys(("double", "long int", "long"), 8),
-    **dict.fromkeys(("float", "int"), 4),
-    **dict.fromkeys(("c10::Half", "c10::BFloat16"), 2),
-    **dict.fromkeys(("bool", "signed char", "unsigned char"), 1),
-}
-# For each element; of all others one.
-_FLOPS = {
-    "gelu": ops.CONVENTIONS["gelu"].flops,
-    "_softmax": ops.CONVENTIONS["softmax"].flops,
-    "native_layer_norm": ops.CONVENTIONS["layer"].flops,
-    "native_dropout": ops.CONVENTIONS["dropout"].flops,
-}
-# They touch no element.
-_VIEWS = """
-t transpose permute view _unsafe_view reshape expand as_strided slice select split narrow
-unsqueeze squeeze detach resolve_conj resolve_neg empty_like result_type
-"""
-_MOVES = ("cat", "clone", "contiguous", "_to_copy", "to")
 _OPERATOR, _ON_DEVICE = "cpu_op", ("kernel", "gpu_memcpy", "gpu_memset")
 
 
@@ -158,7 +137,7 @@ def hot(trace: Sequence[TraceEvent]) -> list[Hot]:
             kind
             for i in members
             for dims, kind in zip(operators[i].dims, operators[i].types, strict=False)
-            if dims and kind in _BYTES
+            if dims and names.dtype(kind)
         }
         found.append(
             Hot(
@@ -216,19 +195,14 @@ def _own(operators: Sequence[TraceEvent]) -> list[float]:
     return [max(mine, 0.0) for mine in own]
 
 
-def _tensors(event: TraceEvent) -> list[Tensor]:
-    strides = event.strides or [[]] * len(event.dims)
-    return [
-        (dims, steps, _BYTES[kind])
-        for dims, steps, kind in zip(event.dims, strides, event.types, strict=False)
-        if kind in _BYTES and dims and isinstance(dims[0], int)
-    ]
+def _type(event: TraceEvent) -> OpType:
+    return OpType(OP, event.name, event.dims, event.strides, event.types)
 
 
 def _strided(event: TraceEvent) -> bool:
-    for dims, steps, _ in _tensors(event):
+    for one in tensors(_type(event)):
         dense = 1
-        for size, step in zip(reversed(dims), reversed(steps), strict=False):
+        for size, step in zip(reversed(one.dims), reversed(one.strides), strict=False):
             if size > 1 and step not in (0, dense):
                 return True
             dense *= size
@@ -237,33 +211,5 @@ def _strided(event: TraceEvent) -> bool:
 
 def amount(event: TraceEvent) -> tuple[float, float]:
     """FLOPs and bytes of an operator's call, from the shapes of its inputs."""
-    return work(event.name, _tensors(event))
-
-
-def work(name: str, inputs: Sequence[Tensor]) -> tuple[float, float]:
-    """FLOPs and bytes of an operator; the result is taken to be in the first input's format."""
-    name = name.removeprefix("aten::")
-    if not inputs or name in _VIEWS.split():
-        return 0.0, 0.0
-    # Memory holds an expanded dimension, whose step is 0, once.
-    moved = float(
-        sum(
-            size * prod(n for n, step in zip(dims, steps or [1] * len(dims), strict=True) if step)
-            for dims, steps, size in inputs
-        )
-    )
-    shapes, size = [dims for dims, *_ in inputs], inputs[0][2]
-    if name in ("copy_", "fill_"):  # what they write is their first input
-        return 0.0, moved
-    name = name.removesuffix("_")
-    if name in ("mm", "addmm", "bmm", "baddbmm") and len(shapes) > 1:
-        a, b = shapes[-2:]
-        return 2.0 * prod(a) * b[-1], moved + prod(a[:-1]) * b[-1] * size
-    if "scaled_dot_product" in name and len(shapes) > 2:
-        q, k = shapes[:2]
-        return 4.0 * prod(q) * k[-2], moved + prod(q) * size
-    if name in _MOVES:
-        return 0.0, moved + prod(shapes[0]) * size
-    # As broadcasting does: from the last dimension on, the larger of each.
-    result = prod(map(max, zip_longest(*map(reversed, shapes), fillvalue=1)))
-    return _FLOPS.get(name, 1.0) * result, moved + result * size
+    found = count(of := _type(event), tensors(of))
+    return (found.flops, found.bytes) if found else (0.0, 0.0)

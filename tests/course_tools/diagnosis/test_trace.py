@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import CourseError, ops
-from course_tools.measured import trace
-from course_tools.measured.trace import Hot, TraceEvent
+from course_tools.diagnosis import trace
+from course_tools.diagnosis.trace import Hot, TraceEvent
 
 
 def op(name, ts, dur, dims=(), types=(), strides=(), **more):

@@ -1,0 +1,332 @@
+"""Kinds of traces that others record: a device with a full queue, other vendors' runtimes, ranks
+without a device, chips that no name tells, files of any shape.
+"""
+
+import gzip
+import json
+from importlib import import_module
+
+import pytest
+
+from course_lib import CourseError
+from course_tools import diagnosis
+from course_tools.diagnosis.account import Account
+from course_tools.diagnosis.reading import names
+from course_tools.diagnosis.reading.stream import ZSTD
+from course_tools.diagnosis.root_cause import _root_cause
+from tests.course_tools.diagnosis import others
+from tests.course_tools.diagnosis.others import GEMM, Pen
+from tools.calibrate import confidences
+
+IDLE = {"host-bound", "launch-bound", "synchronisation"}
+
+
+def found(tmp_path, pen, **more):
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps(pen.trace() if isinstance(pen, Pen) else pen))
+    return diagnosis.diagnose(file, **more)
+
+
+def idle_share(one):
+    shares = dict(one.alternatives) | {one.cause: one.share}
+    return sum(shares.get(cause, 0.0) for cause in IDLE)
+
+
+def product(pen, micros=500.0, **more):
+    pen.launch("aten::mm", GEMM, micros, [[2048, 2048]] * 2, **more)
+
+
+@pytest.mark.parametrize("ahead", [2_000, 90_000, 3_000_000])
+def test_a_device_with_a_full_queue_waits_for_nobody(tmp_path, ahead):
+    pen = Pen()
+    pen.gpu_free = pen.host + ahead  # what ran before the recording began
+    for _ in range(100):
+        product(pen, 1000)
+    one = found(tmp_path, pen)
+    assert idle_share(one) < 0.01
+    assert one.busy > 0.95
+
+
+def test_what_the_host_does_after_the_last_kernel_is_nobodys_loss(tmp_path):
+    pen = Pen()
+    for _ in range(50):
+        product(pen)
+    pen.sync()
+    pen.row("cpu_op", "aten::to", pen.host, 400_000, 77, 77)
+    assert idle_share(found(tmp_path, pen)) < 0.05
+
+
+def test_time_between_annotated_steps_belongs_to_none(tmp_path):
+    pen = Pen()
+    for step in range(4):
+        begun = pen.host
+        for _ in range(20):
+            product(pen)
+        pen.sync()
+        pen.row("user_annotation", f"ProfilerStep#{step}", begun, pen.host - begun, 77, 77)
+        pen.host += 60_000
+    one = found(tmp_path, pen)
+    assert idle_share(one) < 0.05
+    assert one.window < 0.06
+
+
+def test_gaps_inside_a_replayed_graph_are_not_the_hosts(tmp_path):
+    pen = Pen()
+    for _ in range(20):
+        pen.n += 1
+        pen.row("cuda_runtime", "cudaGraphLaunch", pen.host, 9, 77, 77, correlation=pen.n)
+        start = max(pen.host + 8, pen.gpu_free)
+        for _ in range(30):
+            about = {"device": 0, "stream": 7, "correlation": pen.n, "graph node id": 5}
+            pen.row("kernel", GEMM, start, 40, 0, 7, **about)
+            start += 60
+        pen.gpu_free, pen.host = start, pen.host + 20
+    assert idle_share(found(tmp_path, pen)) < 0.02
+
+
+WAITING = ["cudaStreamSynchronize", "hipDeviceSynchronize", "hipMemcpyWithStream", "hipMemcpy",
+    "cudaMemcpy", "cuMemcpyDtoH_v2", "cudaMemcpyAsync", "zeEventHostSynchronize", "urQueueFinish",
+    "cuStreamSynchronize_ptsz", "torch_mtia_synchronize"]  # fmt: skip
+
+
+def waits(name, category="cuda_runtime"):
+    pen = Pen()
+    for _ in range(40):
+        product(pen, 600)
+        begun, until = pen.host, max(pen.host, pen.gpu_free) + 4000
+        pen.row(category, name, begun, until - begun, 77, 77, correlation=0)
+        pen.host = until
+    return pen
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_a_call_that_blocks_is_synchronisation_whoever_made_it(tmp_path, name):
+    one = found(tmp_path, waits(name))
+    assert (one.cause, one.evidence[0].what) == ("synchronisation", name)
+    assert one.confidence > 0.8
+
+
+@pytest.mark.parametrize("category", ["cuda_runtime", "npu_runtime", "privateuse1_driver"])
+def test_a_call_that_nobody_knows_is_named_and_less_sure(tmp_path, category):
+    one = found(tmp_path, waits("acceleratorAwaitAll", category))
+    assert one.evidence[0].what == "acceleratorAwaitAll"
+    assert "call" in one.cannot_tell
+    assert one.confidence < found(tmp_path, waits("cudaDeviceSynchronize")).confidence - 0.2
+
+
+def holds(name, category="cuda_runtime", times=40, lasted=4000.0):
+    """The host does something that has a name while nothing is queued."""
+    pen = Pen()
+    pen.row("cuda_runtime", "cudaGetDeviceCount", pen.host - 5, 2, 77, 77)
+    product(pen, 600)
+    for _ in range(times):
+        pen.host = max(pen.host, pen.gpu_free + 20)
+        pen.row(category, name, pen.host, lasted, 77, 77)
+        pen.host += lasted + 5
+        product(pen, 600)
+    return pen
+
+
+@pytest.mark.parametrize(
+    ("name", "category", "advice"),
+    [
+        ("hipFree", "cuda_runtime", "allocator"),
+        ("cudaMalloc", "cuda_runtime", "allocator"),
+        ("cuMemUnmap", "cuda_driver", "allocator"),
+        ("zeMemAllocDevice", "xpu_runtime", "allocator"),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "cpu_op", "loader"),
+        ("Python GC", "user_annotation", "collection"),
+        ("trainer.py(7): save_checkpoint", "python_function", "checkpoint"),
+        ("torch/_dynamo/convert_frame.py(9): compile", "python_function", "compilation"),
+        ("some_vendor_call", "cuda_runtime", "host-bound"),
+    ],
+)
+def test_the_advice_fits_what_the_host_does(tmp_path, name, category, advice):
+    one = found(tmp_path, holds(name, category))
+    assert (one.cause, one.advice, one.evidence[0].what) == ("host-bound", advice, name)
+
+
+@pytest.mark.parametrize("name", ["cuModuleLoadData", "cudaLaunchKernel", "hipModuleLoad"])
+def test_what_a_program_does_once_is_a_cold_start(tmp_path, name):
+    one = found(tmp_path, holds(name, times=1, lasted=900_000.0))
+    assert (one.cause, one.advice) == ("host-bound", "start")
+
+
+def test_the_first_call_of_all_creates_a_context_whatever_its_name(tmp_path):
+    pen = Pen()
+    pen.row("cuda_runtime", "cudaDeviceSynchronize", pen.host - 10, 5, 77, 77)
+    pen.row("cuda_runtime", "cudaFree", pen.host - 20, 1_500_000, 78, 78)
+    pen.host += 1_500_000
+    for _ in range(10):
+        product(pen)
+    assert found(tmp_path, pen).advice == "start"
+
+
+def test_activation_checkpointing_is_no_saving():
+    assert names.host_work("torch/utils/checkpoint.py(451): checkpoint") == ""
+    assert names.host_work("torch/_dynamo/eval_frame.py(3): _fn") == ""
+
+
+def test_every_call_of_the_table_has_one_behaviour_and_a_source():
+    rows = names.rows_of("calls")
+    assert {row["does"] for row in rows} == {
+        "waits", "copies", "allocates", "launches", "starts", "returns"
+    }  # fmt: skip
+    assert {"CUDA", "HIP", "XPU", "MTIA"} == {row["runtime"] for row in rows}
+    assert all(row["source"].startswith("https://") for row in rows)
+    assert names.call("cudaMallocAsync") == names.call("hipFreeAsync") == "returns"
+    assert names.call("cudaLaunchKernelExC_v11060") == names.call("hipGraphLaunch") == "launches"
+    assert names.call("somethingElse") == ""
+
+
+def account(**lost):
+    one = Account(1.0, busy=0.6)
+    for cause, seconds in lost.items():
+        one.add(cause.replace("_", "-"), seconds, "aten::mm")
+    return one
+
+
+@pytest.mark.parametrize("format_", [0.2, 0.28])
+def test_parts_of_one_loss_compete_as_a_whole(format_):
+    idle = account(host_bound=0.2, launch_bound=0.1, wrong_format=format_)
+    assert _root_cause(idle, 1.0)[1] == "host-bound"
+    ranks = account(exposed_collectives=0.16, load_imbalance=0.14, wrong_format=format_)
+    assert _root_cause(ranks, 1.0)[1] == "exposed-collectives"
+
+
+def test_the_surer_the_more_of_a_loss_one_part_is():
+    even = _root_cause(account(host_bound=0.25, launch_bound=0.24), 1.0)[2]
+    most = _root_cause(account(host_bound=0.44, launch_bound=0.05), 1.0)[2]
+    assert even < most
+
+
+def test_one_rank_alone_is_asked_and_several_files_are_said(tmp_path):
+    alone = Pen()
+    others.imbalance(alone)
+    one = found(tmp_path, alone)
+    assert one.confidence < 0.5
+    assert "ranks" in one.cannot_tell
+    whole = others.ranks()
+    files = []
+    for rank in range(4):
+        mine = [row for row in whole["traceEvents"] if row["pid"] in (77, rank)]
+        shift = 1e9 * rank  # no two machines have one clock
+        rows = [{**row, "ts": row["ts"] + shift, "pid": row["pid"] % 7} for row in mine]
+        files.append(tmp_path / f"rank{rank}.json")
+        files[-1].write_text(json.dumps({**whole, "traceEvents": rows}))
+    together = diagnosis.diagnose(files)
+    assert (together.cause, together.devices) == ("load-imbalance", 4)
+    assert together.confidence > 0.5
+    assert "ranks" not in together.cannot_tell
+
+
+def test_the_path_is_what_the_trace_answers():
+    for cause in diagnosis.SEEDED[:-1]:
+        one = diagnosis.diagnose(diagnosis.seeded(cause))
+        answers = dict(one.path)
+        assert set(answers.values()) <= {"yes", "mostly", "no", "not-known"}
+        assert answers["busy"] == (
+            "yes" if one.busy >= 0.88 else "no" if one.busy < 0.5 else "mostly"
+        )
+        if not any(op.bound for op in one.operators):
+            assert answers.get("near", "not-known") == "not-known"
+
+
+def test_a_verdict_that_the_answers_contradict_is_only_asked(tmp_path):
+    pen = Pen()
+    for _ in range(40):  # large enough a share, on a device that does nothing most of the time
+        product(pen, 120)
+        pen.launch("aten::copy_", "direct_copy_kernel", 100, [[1 << 20], [1 << 20]])
+        pen.gpu_free += 500
+    one = found(tmp_path, pen)
+    assert dict(one.path).get("busy", "no") == "no"
+    assert one.cause in IDLE | {"unknown"} or one.confidence < 0.5
+
+
+WITHOUT = {
+    "gloo": [("user_annotation", "gloo:all_reduce", 2_100_000), ("cpu_op", "aten::add", 15)],
+    "ranks": [("cpu_op", "c10d::allreduce_", 900), ("cpu_op", "aten::mm", 4000)],
+    "lost": [("cuda_runtime", "cudaLaunchKernel", 5), ("cpu_op", "aten::mm", 20)],
+    "mtia": [("mtia_runtime", "runGraph", 20_000), ("cpu_op", "aten::mm", 20)],
+    "runtime alone": [("hip_runtime", "hipLaunchKernel", 20)],
+}
+
+
+@pytest.mark.parametrize("kind", WITHOUT)
+def test_without_rows_of_a_device_nothing_is_said_of_it(tmp_path, kind):
+    pen = Pen()
+    for _ in range(20):
+        for category, name, lasted in WITHOUT[kind]:
+            pen.row(category, name, pen.host, lasted, 77, 77)
+            pen.host += lasted + 300
+    one = found(tmp_path, {"traceEvents": pen.rows})
+    assert (one.cause, one.confidence, one.advice) == ("unknown", 0.0, "unknown")
+    assert "device" in one.cannot_tell
+    longest = max(WITHOUT[kind], key=lambda row: row[2])[1]
+    assert one.evidence[0].what == longest
+
+
+A100 = {"numSms": 108, "totalGlobalMem": 42_297_786_368}
+
+
+@pytest.mark.parametrize(
+    ("about", "chip", "like"),
+    [
+        ({"name": "NVIDIA A100-PG509-200", **A100}, "a100-sxm-40", set()),
+        ({"name": "NVIDIA A100-PG509-200", **A100, "totalGlobalMem": 85e9}, "a100-sxm-80", set()),
+        ({"name": "NVIDIA A100-PG509-200", **A100, "numSms": 98}, None, {"a100-sxm-40"}),
+        ({"name": "NVIDIA A100-PG509-200"}, None, {"a100-sxm-40", "a100-sxm-80"}),
+        ({"name": "NVIDIA A100-PG509-200", "numSms": 108}, None, {"a100-sxm-40", "a100-sxm-80"}),
+        ({"name": "NVIDIA A100-SXM4-80GB", **A100}, "a100-sxm-40", set()),
+        ({"name": "NVIDIA A100-SXM4-80GB"}, "a100-sxm-80", set()),
+        ({"name": "Some accelerator", **A100}, None, set()),
+        ({"name": "", **A100}, None, {"a100-sxm-40"}),
+        ({"name": ""}, None, set()),
+    ],
+)
+def test_a_chip_is_never_guessed(tmp_path, about, chip, like):
+    pen = Pen()
+    for _ in range(10):
+        product(pen)
+    trace = pen.trace() | {"deviceProperties": [about]}
+    one = found(tmp_path, trace)
+    assert one.chip == chip
+    assert like <= set(one.like)
+    assert bool(one.like) == bool(like)
+    assert ("chip" in one.cannot_tell) is (chip is None)
+
+
+def test_what_stands_before_the_events_may_be_as_long_as_it_likes(tmp_path):
+    pen = Pen()
+    for _ in range(10):
+        product(pen)
+    plain = pen.trace()
+    before = {"note": 'x\\" ]}' * 4_000_000, "rows": [{"a": [1, '"']}] * 3, "n": 3}
+    assert found(tmp_path, before | plain) == found(tmp_path, plain)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, import_module(ZSTD).compress])
+def test_packed_files_are_read_and_cut_ones_are_named(tmp_path, pack):
+    whole = json.dumps(others.ranks()).encode()
+    file = tmp_path / "trace.json"
+    file.write_bytes(whole)
+    plain = diagnosis.diagnose(file)
+    file.write_bytes(pack(whole))
+    assert diagnosis.diagnose(file) == plain
+    file.write_bytes(pack(whole)[:-200])
+    with pytest.raises(CourseError, match="is cut off inside its compression"):
+        diagnosis.diagnose(file)
+
+
+def test_several_files_are_of_ranks_with_a_device(tmp_path):
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps([{**row, "ph": "X"} for row in holds("x").rows if row["pid"] == 77]))
+    with pytest.raises(CourseError, match=r"bare\.json holds no rows of a device"):
+        diagnosis.diagnose([diagnosis.seeded("copies"), bare])
+    with pytest.raises(CourseError, match="holds no trace"):
+        diagnosis.diagnose([])
+
+
+def test_causes_that_are_stated_are_right_as_often_as_said():
+    for least, (count, right) in confidences(others.known_causes(each=29)).items():
+        assert right >= least * count
