@@ -152,6 +152,8 @@ def test_a_readers_bad_chip_is_listed_with_its_error(tmp_path, monkeypatch, caps
 def test_chips_are_listed_shown_and_compared(book):
     listed = course(book.root, "chips").stdout
     assert all(key in listed for key in chips())
+    begins = [line.split()[0] for line in listed.splitlines()]
+    assert begins.index("b300-sxm") < begins.index("t4") < begins.index("mi355x")
     rows = list(
         csv.DictReader(io.StringIO(course(book.root, "chips", "--csv", "--vendor", "AMD").stdout))
     )
