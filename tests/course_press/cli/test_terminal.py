@@ -108,6 +108,7 @@ def test_links_are_compared_all_together_and_no_unit_is_1():
 
 def test_an_own_chip_begins_as_a_file_that_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setenv(specs.FOLDER, str(tmp_path))
+    monkeypatch.chdir(tmp_path)  # where no book is
     with pytest.raises(CourseError, match="course new chip begins a file of your own"):
         specs.chip("mi308x")
     assert CliRunner().invoke(app, ["new", "chip", "mi308x"]).exit_code == 0
