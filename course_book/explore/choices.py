@@ -86,8 +86,8 @@ def fit(by: tuple[str, ...], fits: Any) -> Field:
 
 
 def listed(keys: Iterable[str]) -> tuple[str, ...]:
-    """Chips in the order of every list: NVIDIA first, then by vendor, year and bandwidth."""
-    every = sorted(map(chip, keys), key=lambda one: (one.vendor, one.year, one.bandwidth))
+    """Chips in the order of every list: by vendor, NVIDIA's first, and of each the latest first."""
+    every = sorted(map(chip, keys), key=lambda one: (one.vendor, -one.year, -one.bandwidth))
     return tuple(one.key for one in sorted(every, key=lambda one: one.vendor != "NVIDIA"))
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -35,8 +36,13 @@ class Draft:
     """Files as they will stand in the book at `root`: nothing is written before all are made."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.langs = root, languages(root)
+        self.root = root
         self.texts: dict[Path, str] = {}
+
+    @cached_property
+    def langs(self) -> list[str]:
+        """The book's languages: a chip is begun where there is no book, too."""
+        return languages(self.root)
 
     def text(self, path: Path) -> str:
         """A file as it will stand; empty where there is none."""

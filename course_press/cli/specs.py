@@ -21,7 +21,7 @@ def chips(
     vendor: Annotated[str | None, Option(help="Only this vendor's.")] = None,
     year: Annotated[int | None, Option(help="Only this year's.")] = None,
 ) -> None:
-    """List the chips of the spec table.
+    """List the chips of the spec table, by vendor, and of each the latest first.
 
     Example: `course chips --csv > chips.csv`
     """
@@ -33,8 +33,10 @@ def chips(
     elif as_csv:
         out_console.print(specs.as_csv(specs.chip_rows(keys)), end="", soft_wrap=True)
     else:
+        from course_book.explore.choices import listed  # draws too, and takes long to import
+
         rows = []
-        for one in map(specs.chip, keys):
+        for one in map(specs.chip, listed(keys)):
             peak = one.figures.get("matrix.bf16") or one.figures.get("matrix.fp16")
             disputed = sum(figure.status == "disputed" for figure in one.figures.values())
             rates = _printed(one.figures["bandwidth"]), _printed(peak) if peak else ""

@@ -58,6 +58,10 @@ def test_chips_stand_in_one_order_wherever_they_are_chosen():
     for explorer in (explore.decode(), explore.roofline()):
         keys = explorer.values("chip")
         assert list(keys) == [key for key in every if key in keys]
+    found = [(chip(key).vendor, chip(key).year) for key in every]
+    vendors = list(dict.fromkeys(vendor for vendor, _ in found))
+    assert found == sorted(found, key=lambda one: (vendors.index(one[0]), -one[1]))
+    assert vendors[0] == "NVIDIA"
 
 
 def test_the_network_binds_where_chips_send_more_than_they_read():

@@ -4,8 +4,10 @@ import re
 
 import pytest
 
-from course_lib import llm
+from course_lib import chip, llm
+from course_lib.specs import chips
 from course_tools import calibrate
+from course_tools.calibrate.constants import nearest
 from course_book.text import in_language, retold, words
 
 SAID = {key: text for key, text in words("en").items() if key.startswith("said-")}
@@ -33,6 +35,17 @@ def test_what_lent_its_constants_is_told_without_english(lang):
     assert re.search(r" \d+[,.]\d %|\d[.]\d%", told)
     assert not re.search(r"\b(the|of|and|for|points|constants)\b", told)
     assert ("5.3" in likely.source) == (("5,3" if lang == "es" else "5.3") in told)
+
+
+@pytest.mark.parametrize("lang", ["es", "ko"])
+@pytest.mark.parametrize("key", [key for key in chips() if key not in calibrate.calibrations()])
+def test_why_another_chips_constants_stand_is_told_without_english(key, lang):
+    like, why = nearest(chip(key))
+    with in_language(lang):
+        told, source = retold(why), retold(calibrate.calibration(key).source)
+    assert source.startswith((f"constantes de {like}", f"{key} 측정값이 없어 {like}"))
+    assert told in source
+    assert not re.search(r"\b(the|of|with|same|before|its)\b", told)
 
 
 def test_other_sentences_stay_as_they_are():

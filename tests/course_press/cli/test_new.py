@@ -132,7 +132,7 @@ def test_a_language_begins_as_the_english_and_says_what_is_left_to_translate(clo
 
 
 def test_a_chip_goes_to_those_of_the_book_and_elsewhere_to_the_reader(book):
-    assert begun(book.root, "chip", "h20") == {"h20.toml"}
+    assert begun(book.root, "chip", "mi308x") == {"mi308x.toml"}
     (book.root / "course_lib/data/chips").mkdir(parents=True)
     draft = Draft(book.root)
     KINDS["chip"][0](draft, "h30")
