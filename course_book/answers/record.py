@@ -138,8 +138,8 @@ def schema() -> dict[str, Any]:
     >>> "answer" in schema()["required"]
     True
     """
-    found = msgspec.json.schema(Answer)
-    fields = found["$defs"]["Answer"]
+    found = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Answer)))
+    fields = found["$defs"].pop("Answer")
     del fields["properties"]["more"]
     fields["required"] = list(fields["properties"])
     return {
