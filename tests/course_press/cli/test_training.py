@@ -19,14 +19,15 @@ def run(*arguments, written=None):
 
 def test_a_step_as_json_has_its_keys_and_the_librarys_numbers():
     found = json.loads(run("llama-3-8b", *ON, *LAYOUT, "--sequence", "4096", "--json").stdout)
-    assert list(found) == KEYS
+    assert set(KEYS) <= set(found)
+    assert found["question"] == "train"
     assert list(found["step_s"]) == ["lower", "expected", "low", "high"]
     step = train.step("llama-3-8b", "64xh100-sxm", LAYOUT[1], 4096)
     assert found["step_s"]["expected"] == step.expected_s
     assert found["memory_bytes"] == step.memory.total
     assert sum(found["parts"].values()) == pytest.approx(step.expected_s)
     whole = json.loads(run("llama-3-8b", *ON, *LAYOUT, "--tokens", "15e12", "--json").stdout)
-    assert list(whole) == [*KEYS, "days", "usd"]
+    assert {*KEYS, "days", "usd"} <= set(whole)
 
 
 def test_a_config_from_standard_input_is_the_model_of_its_sizes():
@@ -59,7 +60,7 @@ def test_a_step_is_shown_with_its_parts_and_what_it_costs():
 
 def test_without_a_layout_a_ranked_list():
     found = json.loads(run("llama-3-8b", *ON, "--batch", "256", "--json").stdout)
-    assert list(found[0]) == ["layout", *KEYS, "behind", "why"]
+    assert {"layout", *KEYS, "behind", "why"} <= set(found[0])
     behind = [one["behind"] for one in found]
     assert behind == sorted(behind)
     assert "behind" in run("llama-3-8b", *ON).output
