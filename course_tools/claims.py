@@ -1,4 +1,4 @@
-"""Can this number be true? A published speed beside the speed of light, and what would explain it."""
+"""Can this number be true? A published speed beside the speed of light, and what explains it."""
 
 import csv
 import json
@@ -6,7 +6,7 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,37 +98,24 @@ class Floor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a number can be true.
+    """Whether a number can be true, and in which format and at which batch that was judged."""
 
-    Attributes
-    ----------
-    verdict : one of `VERDICTS`.
-    speed, claimed, limit : which of `SPEEDS`, as claimed, and the data sheet's speed of light.
-    factor : how many times that it is; up to ``1 + margin`` chips are known to reach.
-    term : what is nearest to refuse it, or does: compute, memory or network.
-    seconds : of each term, at least.
-    format : in which that is; "" where there is none.
-    formats : those of the ones tried in which it is not impossible, widest first.
-    batch : at which that is; the smallest that is possible where `assumed` has it.
-    assumed : what was not said, and taken.
-    explanations : by key, each with its number: what would make it true, or how it went wrong.
-    """
-
-    verdict: str
-    speed: str
+    verdict: str  # of `VERDICTS`
+    speed: str  # of `SPEEDS`
     claimed: float
-    limit: float
-    factor: float
-    term: str
+    limit: float  # the data sheet's speed of light
+    factor: float  # how many times that is claimed; chips reach 1 + margin
+    term: str  # compute, memory or network: what refuses it, or is nearest to
     margin: float
-    seconds: Mapping[str, float]
-    format: str
-    formats: tuple[str, ...]
-    batch: int | None
-    assumed: Mapping[str, Any]
-    explanations: Mapping[str, float]
-    model: str
-    chip: str
+    seconds: Mapping[str, float]  # of each term, at least
+    format: str = ""
+    formats: tuple[str, ...] = ()  # those tried in which it is not impossible, widest first
+    batch: int | None = None  # where nobody said, the smallest that is possible
+    assumed: Mapping[str, Any] = field(default_factory=dict)
+    # By key: what would make it true, or how it went wrong, each with how much that takes.
+    explanations: Mapping[str, float] = field(default_factory=dict)
+    model: str = ""
+    chip: str = ""
 
 
 def verify(claim: Claimed) -> Verdict:
@@ -168,10 +155,9 @@ def _judged(claim: Claimed, speed: str, on: Any) -> Verdict:
     if not claim.model:
         raise CourseError(f"{speed} needs a model, a config.json or module:function to count")
     what = named(claim.model)
-    tried = _formats(claim, what.model, on)
     every: list[Verdict] = []
-    for name, formats in tried:
-        every.append(_of_model(claim, speed, on, what, name, formats))
+    for name in _formats(claim, what.model, on):
+        every.append(_of_model(claim, speed, on, what, name, _fastest(claim, name, on)))
         if every[-1].verdict != "impossible" and not isinstance(what.model, Transformer):
             break  # a trace takes seconds
     passing = [one for one in every if one.verdict != "impossible"]
@@ -188,16 +174,14 @@ def _open(claim: Claimed, model: Any) -> bool:
     return claim.weights is None and not quantized
 
 
-def _formats(claim: Claimed, model: Any, on: Accelerator) -> list[tuple[str, FormatOptions]]:
-    """Formats of the weights to try, the one assumed first, then the narrower ones down to 4 bits;
-    what else is not said is as fast as the chip allows with such weights.
-    """
+def _formats(claim: Claimed, model: Any, on: Accelerator) -> list[str]:
+    """Formats of the weights to try: the one said or assumed, and the narrower ones to 4 bits."""
     wide = "fp16" if "matrix.fp16" in on.peaks and "matrix.bf16" not in on.peaks else "bf16"
     ladder = [wide, "fp8", "int4"]
-    if not _open(claim, model):
-        given = claim.weights or model.declared.w
-        ladder = [given, *(one for one in ladder if BITS[one] < _narrowest(given))]
-    return [(one, _fastest(claim, one, on)) for one in ladder]
+    if _open(claim, model):
+        return ladder
+    given = claim.weights or model.declared.w
+    return [given, *(one for one in ladder if BITS[one] < _narrowest(given))]
 
 
 def _narrowest(weights: str) -> int:
@@ -207,6 +191,7 @@ def _narrowest(weights: str) -> int:
 
 
 def _fastest(claim: Claimed, weights: str, on: Accelerator) -> FormatOptions:
+    """With such weights, what else was not said: as fast as the chip allows."""
     bits = _narrowest(weights)
     unit = "matrix" if any(name.startswith("matrix.") for name in on.peaks) else "vector"
     rates = {name.partition(".")[2]: rate for name, rate in on.peaks.items() if unit in name}
@@ -239,9 +224,12 @@ def _of_model(
             sizes = what.model, on, 1, claim.context or 1
             room = float(llm.fits(*sizes, tp=claim.tp, **kept).max_batch)
         batch = int(min(room, _MANY)) if room >= 1 else _MANY
-        if at(batch).verdict != "impossible":
-            batches = range(1, batch + 1)
-            batch = 1 + bisect_left(batches, True, key=lambda b: at(b).verdict != "impossible")
+        top = at(batch)
+        if at(1).verdict != "impossible":
+            batch = 1
+        elif top.verdict != "impossible":
+            least = max(1.0, top.factor) * (1 + 1e-12)
+            batch = 1 + bisect_left(range(1, batch + 1), True, key=lambda b: at(b).factor <= least)
     assumed: dict[str, Any] = {} if said else {"batch": batch}
     assumed |= {"weights": name} if claim.weights is None else {}
     found = replace(at(batch), format=name, batch=batch, assumed=assumed, model=what.name)
@@ -326,10 +314,8 @@ def _decided(
         verdict = "impossible" if near < max(others.values()) else "cache-only"
     factor, claimed = seconds[term] / took, getattr(claim, speed)
     limit = claimed / factor if SPEEDS[speed][1] else claimed * factor
-    chip = "" if on is None else on.key
-    rest: Any = {"format": "", "formats": (), "batch": None, "assumed": {}, "explanations": {}}
     measure = (speed, claimed, limit, factor, term, getattr(above, term), seconds)
-    return Verdict(verdict, *measure, **rest, model="", chip=chip)
+    return Verdict(verdict, *measure, chip="" if on is None else on.key)
 
 
 def _explained(claim: Claimed, found: Verdict) -> dict[str, float]:
@@ -452,36 +438,30 @@ def read(path: Path | str, chip: str = "") -> Iterator[tuple[str, Verdict | str]
     programs call these (course_tools/data/claims.csv); `chip` is of rows that name none.
     """
     path = Path(path)
-    files = [path]
-    if path.is_dir():
-        files = sorted(one for one in path.rglob("*") if one.suffix in (".csv", ".json"))
-    for file in files:
+    inside = sorted(one for one in path.rglob("*") if one.suffix in (".csv", ".json"))
+    for file in inside if path.is_dir() else [path]:
         try:
-            content = file.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            yield file.name, f"cannot be read as text: {error}"
+            rows = _rows(file)
+        except (CourseError, OSError, ValueError) as error:
+            yield file.name, f"cannot be read: {error}"
             continue
-        found: Any
-        if file.suffix != ".json":
-            if content.partition("\n")[0].strip() == HEADER:
-                found = list(enumerate(results.read(file), 2))
-            else:
-                found = list(enumerate(csv.DictReader(content.splitlines()), 2))
-        else:
+        for line, row in enumerate(rows, 1 if file.suffix == ".json" else 2):
             try:
-                held = json.loads(content)
-            except ValueError as error:
-                yield file.name, f"no JSON: {error}"
-                continue
-            if isinstance(held, dict):
-                held = held.get("claims", held.get("results", [held]))
-            found = list(enumerate(held if isinstance(held, list) else [held], 1))
-        for line, row in found:
-            where = f"{file.name}:{line}"
-            try:
-                yield where, of_row(row) if isinstance(row, Row) else verify(claimed(row, chip))
+                found = of_row(row) if isinstance(row, Row) else verify(claimed(row, chip))
+                yield f"{file.name}:{line}", found
             except CourseError as error:
-                yield where, str(error)
+                yield f"{file.name}:{line}", str(error)
+
+
+def _rows(file: Path) -> list[Any]:
+    content = file.read_text(encoding="utf-8-sig")
+    if file.suffix != ".json":
+        lab = content.partition("\n")[0].strip() == HEADER
+        return results.read(file) if lab else list(csv.DictReader(content.splitlines()))
+    held = json.loads(content)
+    if isinstance(held, dict):
+        held = held.get("claims", held.get("results", held))
+    return held if isinstance(held, list) else [held]
 
 
 def claimed(row: Any, chip: str = "") -> Claimed:
@@ -497,30 +477,32 @@ def claimed(row: Any, chip: str = "") -> Claimed:
     with (DATA / "claims.csv").open(encoding="utf-8") as file:
         names = {one["name"]: one for one in csv.DictReader(file)}
     found: dict[str, Any] = {}
-    for said, value in row.items():
+    for said, cell in row.items():
         name = re.sub("[^a-z0-9]+", "_", str(said).lower()).strip("_")
         meant = names.get(name, {"field": name, "times": "1"})
-        if meant["field"] not in Claimed.__struct_fields__ or value in ("", None):
-            continue
-        if isinstance(value, str) and re.fullmatch(r"[\d.,]+(e[+-]?\d+)?\s*%?", value.strip()):
-            share = 0.01 if "%" in value else 1.0
-            value = float(value.strip(" %").replace(",", "")) * share
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            value = value * float(meant["times"])
-            value = int(value) if value == int(value) else value
-        found.setdefault(meant["field"], value)
+        if meant["field"] in Claimed.__struct_fields__ and cell not in ("", None):
+            found.setdefault(meant["field"], _number(cell, float(meant["times"])))
     found["chip"] = _chip_of(str(found.get("chip") or chip))
     found["model"] = _model_of(str(found.get("model", "")))
-    for name in ("weights", "cache", "compute", "format"):
-        if name in found:
-            bare = re.sub("[ _-]", "", str(found[name]).lower())
-            found[name] = {"4bit": "int4", "8bit": "int8", "w8a8": "int8"}.get(
-                bare, str(found[name]).lower()
-            )
+    usual = {"4-bit": "int4", "8-bit": "int8", "w8a8": "int8", "float16": "fp16"}
+    usual |= {"bfloat16": "bf16", "float32": "fp32", "4": "int4", "8": "int8", "16": "bf16"}
+    for name in {"weights", "cache", "compute", "format"} & found.keys():
+        said = str(found[name]).lower().replace(" ", "-")
+        found[name] = usual.get(said, said)
     try:
         return msgspec.convert(found, Claimed, strict=False)
     except msgspec.ValidationError as error:
         raise CourseError(f"a row does not fit its columns: {error}") from None
+
+
+def _number(cell: Any, times: float) -> Any:
+    """A cell as a number, of 1,234.5 or 40 %; other text as it stands."""
+    if isinstance(cell, str) and re.fullmatch(r"[\d.,]+(e[+-]?\d+)?\s*%?", cell.strip()):
+        cell = float(cell.strip(" %").replace(",", "")) * (0.01 if "%" in cell else 1.0)
+    if isinstance(cell, bool | str) or not isinstance(cell, int | float):
+        return cell
+    value = cell * times
+    return int(value) if value == int(value) else value
 
 
 def _chip_of(said: str) -> str:

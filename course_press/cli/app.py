@@ -27,6 +27,7 @@ from course_press.cli import (
     serving,
     specs,
     training,
+    verify,
 )
 from course_press.cli.build import known_languages
 from course_press.cli.console import complain, counted, fail_with, tell, tell_table
@@ -35,7 +36,8 @@ from course_press.source.errors import MissingError
 from course_press.source.install import address, published
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", add_completion=False)
-for commands in (build, new, specs, predict, serving, training, diagnose, labs, grading, exercises):
+READERS = (specs, predict, verify, serving, training, diagnose, labs, grading, exercises)
+for commands in (build, new, *READERS):
     app.add_typer(commands.app)
 # Commands that show the data as it is written: their numbers are English, too.
 IN_ENGLISH = ("chips", "chip", "compare", "models", "calibrate")
