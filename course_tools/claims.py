@@ -155,6 +155,8 @@ def _judged(claim: Claimed, speed: str, on: Any) -> Verdict:
     if not claim.model:
         raise CourseError(f"{speed} needs a model, a config.json or module:function to count")
     what = named(claim.model)
+    if isinstance(what.model, Transformer) and claim.context:
+        what = replace(what, model=what.model.extended(claim.context))  # as others serve it
     every: list[Verdict] = []
     for name in _formats(claim, what.model, on):
         every.append(_of_model(claim, speed, on, what, name, _fastest(claim, name, on)))
@@ -198,10 +200,8 @@ def _fastest(claim: Claimed, weights: str, on: Accelerator) -> FormatOptions:
     rates = {name: rate for name, rate in rates.items() if BITS.get(name, 0) >= min(bits, 16)}
     compute = claim.compute or max(rates, key=lambda name: rates[name], default=None)
     eight = next((one for one in ("fp8", "int8") if one in rates), None)
-    narrow = None
-    if bits < 16:
-        wide = "fp16" if "fp16" in rates and "bf16" not in rates else None
-        narrow = eight if eight and claim.compute is None else wide
+    wide = next((one for one in ("bf16", "fp16") if one in rates), None)
+    narrow = eight if bits < 16 and eight and claim.compute is None else wide
     kv = claim.cache or ("fp8" if bits < 16 else None)
     return {"w": weights, "x": narrow, "kv": kv, "compute": compute}
 
@@ -239,7 +239,8 @@ def _of_model(
 def _floor(
     claim: Claimed, speed: str, on: Accelerator, what: Named, batch: int, formats: FormatOptions
 ) -> Floor:
-    value, one, prefill = getattr(claim, speed), what.model, claim.prefill
+    one, prefill = what.model, claim.prefill
+    value = getattr(claim, speed) / (claim.chips if SPEEDS[speed][1] else 1)
     context, tokens = claim.context, batch * claim.tokens_per_pass
     if speed in ("tokens_per_second", "ms_per_token"):
         prefill = False
@@ -259,8 +260,12 @@ def _floor(
             context = claim.context or 256
             batch = batch if claim.batch or claim.users else 1024
             took = batch * context / value
-    link = next(iter(on.joins), None) if claim.tp > 1 else None
-    step = ask(what, on, batch, context, tp=claim.tp, link=link, prefill=prefill, **formats).step
+    split: Any = {"tp": claim.tp, "link": next(iter(on.joins), None) if claim.tp > 1 else None}
+    if isinstance(one, Transformer):
+        run = llm.prefill if prefill or one.kind != "decoder" else llm.decode
+        step = run(one, on, batch, context or min(1024, one.context), **split, **formats)
+    else:
+        step = ask(what, on, batch, context, prefill=prefill, **split, **formats).step
     least: Any = step.least or step
     return Floor(took, *map(float, (least.t_math, least.t_memory, least.t_network)))
 
@@ -497,11 +502,15 @@ def claimed(row: Any, chip: str = "") -> Claimed:
 
 def _number(cell: Any, times: float) -> Any:
     """A cell as a number, of 1,234.5 or 40 %; other text as it stands."""
-    if isinstance(cell, str) and re.fullmatch(r"[\d.,]+(e[+-]?\d+)?\s*%?", cell.strip()):
-        cell = float(cell.strip(" %").replace(",", "")) * (0.01 if "%" in cell else 1.0)
-    if isinstance(cell, bool | str) or not isinstance(cell, int | float):
+    value = cell
+    if isinstance(cell, str):
+        try:
+            value = float(cell.strip(" %").replace(",", "")) * (0.01 if "%" in cell else 1.0)
+        except ValueError:
+            return cell
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return cell
-    value = cell * times
+    value = value * times
     return int(value) if value == int(value) else value
 
 
