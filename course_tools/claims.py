@@ -27,7 +27,7 @@ from course_tools.files import DATA
 from course_tools.measured.contributed import ABOVE
 
 VERDICTS = ("possible", "cache-only", "impossible")
-# Share by which a data sheet may stand below the chip: it rounds (3.35 TB/s is 3.352), and prints a
+# Share by which a datasheet may stand below the chip: it rounds (3.35 TB/s is 3.352), and prints a
 # link after encoding (25 GB/s where the driver shows 26.56, course_lib/data/chips/h200-sxm.toml).
 ROUNDED = 0.02
 LINKS = 0.0625
@@ -88,7 +88,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Floor(NamedTuple):
-    """Seconds that each term takes at least, as the data sheet has it, and those that it took."""
+    """Seconds that each term takes at least, as the datasheet has it, and those that it took."""
 
     took: float
     compute: float = 0.0
@@ -103,7 +103,7 @@ class Verdict:
     verdict: str  # of `VERDICTS`
     speed: str  # of `SPEEDS`
     claimed: float
-    limit: float  # the data sheet's speed of light
+    limit: float  # the datasheet's speed of light
     factor: float  # how many times that is claimed; chips reach 1 + margin
     term: str  # compute, memory or network: what refuses it, or is nearest to
     margin: float
@@ -275,7 +275,7 @@ def _players(on: Accelerator) -> bool:
 
 
 def margins(on: Accelerator, clock: float | None = None, compute: str | None = None) -> Floor:
-    """Shares by which a chip may exceed its data sheet in each term, `took` of them none.
+    """Shares by which a chip may exceed its datasheet in each term, `took` of them none.
 
     Examples
     --------
@@ -352,6 +352,7 @@ def _of_rate(claim: Claimed, speed: str, on: Any) -> Verdict:
             raise CourseError("--collective needs a chip, --bytes, --chips and --ms")
         ring, least = _crossing(claim, on)
         found = _decided(claim, speed, on, Floor(value / 1e3, network=least))
+        found = replace(found, model=claim.collective)
         if found.verdict == "possible" and ring > value / 1e3 * (1 + LINKS):
             more["in-switch"] = 1e3 * ring / value
         if found.verdict == "impossible" and found.factor <= 2:

@@ -55,8 +55,8 @@ def sentence(found: Verdict) -> str:
     if key == "possible":
         key = "over" if found.factor > 1 + 1e-9 else "possible"
     said = t(f"verify-{key}").format(
-        claimed=_amount(found, found.claimed),
-        limit=_amount(found, found.limit),
+        claimed=amount(found, found.claimed),
+        limit=amount(found, found.limit),
         term=t(f"verify-{found.term}"),
         share=n(found.factor, "%"),
         over=n(found.factor - 1, "%"),
@@ -84,7 +84,8 @@ def conditions(found: Verdict) -> str:
     return ", ".join(parts)
 
 
-def _amount(found: Verdict, value: float) -> str:
+def amount(found: Verdict, value: float) -> str:
+    """A value in the unit of what is claimed."""
     unit = SPEEDS[found.speed][0]
     if unit == "ms":
         return n(value / 1e3, "s")

@@ -14,7 +14,7 @@ from course_tools.claims import SPEEDS, VERDICTS, Claimed, claimed, margins, of_
 from course_tools.measured import FOLDER
 
 # What was said in public, and what a hand with a pencil says of it: 2 bytes or less a weight over
-# the bandwidth, the data sheet's dense peak, bytes over a link in one direction.
+# the bandwidth, the datasheet's dense peak, bytes over a link in one direction.
 PUBLIC = {
     "70B in fp16 at 155 tokens/s on one H200: 21 TB/s of 4.8": (
         {"model": "llama-2-70b", "chip": "h200-sxm", "tokens_per_second": 155, "batch": 1}
@@ -124,8 +124,8 @@ def test_nobody_at_the_speed_of_light_or_below_is_refused(name, on):
                 ("ms", 1e3 * step),
             ):
                 for slower in (1, 3):
-                    value = value / slower if SPEEDS[speed][1] else value * slower
-                    found = verify(Claimed(**said, **{speed: value}))
+                    slow = value / slower if SPEEDS[speed][1] else value * slower
+                    found = verify(Claimed(**said, **{speed: slow}))
                     assert found.verdict == "possible", (weights, batch, speed, found)
             quiet = {key: said[key] for key in ("model", "chip")}
             found = verify(Claimed(**quiet, tokens_per_second=batch / step))
