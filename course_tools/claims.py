@@ -8,15 +8,16 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
 from course_lib import network
 from course_lib.bench import results
-from course_lib.bench.rows import HEADER, PLAIN, Row
+from course_lib.bench.rows import HEADER, PLAIN, Collectives, Row
 from course_lib.core.checks import CourseError, known
 from course_lib.core.dtypes import BITS, element
+from course_lib.network.costs import ALGORITHMS
 from course_lib.specs import Accelerator, Transformer, chip_of_device, chips, models
 from course_lib.specs.catalog import accelerator
 from course_lib.workloads import llm
@@ -97,7 +98,7 @@ class Floor(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judgment:
     """Whether a number can be true, and in which format and at which batch that was judged."""
 
     verdict: str  # of `VERDICTS`
@@ -118,7 +119,7 @@ class Verdict:
     chip: str = ""
 
 
-def verify(claim: Claimed) -> Verdict:
+def verify(claim: Claimed) -> Judgment:
     """Whether a claim can be true; of several speeds in it, the worst one's verdict.
 
     Only the speed of light refuses, at the highest clock that the chip is known to run. Where no
@@ -143,13 +144,11 @@ def verify(claim: Claimed) -> Verdict:
     if not claim.chip and said != ["mfu"]:
         raise CourseError("chip must be named: course chips lists them")
     on = accelerator(claim.chip) if claim.chip else None
-    return max(
-        (_judged(claim, name, on) for name in said),
-        key=lambda one: (VERDICTS.index(one.verdict), one.factor),
-    )
+    every = [_judged(claim, name, on) for name in said]
+    return max(every, key=lambda one: (VERDICTS.index(one.verdict), one.factor))
 
 
-def _judged(claim: Claimed, speed: str, on: Any) -> Verdict:
+def _judged(claim: Claimed, speed: str, on: Any) -> Judgment:
     if claim.collective or speed in ("flops", "bytes_per_second", "mfu"):
         return _of_rate(claim, speed, on)
     if not claim.model:
@@ -157,7 +156,7 @@ def _judged(claim: Claimed, speed: str, on: Any) -> Verdict:
     what = named(claim.model)
     if isinstance(what.model, Transformer) and claim.context:
         what = replace(what, model=what.model.extended(claim.context))  # as others serve it
-    every: list[Verdict] = []
+    every: list[Judgment] = []
     for name in _formats(claim, what.model, on):
         every.append(_of_model(claim, speed, on, what, name, _fastest(claim, name, on)))
         if every[-1].verdict != "impossible" and not isinstance(what.model, Transformer):
@@ -208,11 +207,13 @@ def _fastest(claim: Claimed, weights: str, on: Accelerator) -> FormatOptions:
 
 def _of_model(
     claim: Claimed, speed: str, on: Accelerator, what: Named, name: str, formats: FormatOptions
-) -> Verdict:
+) -> Judgment:
     """In one format: at the batch that was said, or the smallest that is possible."""
 
-    def at(batch: int) -> Verdict:
+    def at(batch: int) -> Judgment:
         floor = _floor(claim, speed, on, what, batch, formats)
+        if claim.sparse:  # half of the weights are neither read nor multiplied
+            floor = floor._replace(compute=floor.compute / 2, memory=floor.memory / 2)
         return _decided(claim, speed, on, floor, formats["compute"])
 
     said = claim.batch or claim.users
@@ -239,27 +240,23 @@ def _of_model(
 def _floor(
     claim: Claimed, speed: str, on: Accelerator, what: Named, batch: int, formats: FormatOptions
 ) -> Floor:
-    one, prefill = what.model, claim.prefill
+    one, context = what.model, claim.context
     value = getattr(claim, speed) / (claim.chips if SPEEDS[speed][1] else 1)
-    context, tokens = claim.context, batch * claim.tokens_per_pass
-    if speed in ("tokens_per_second", "ms_per_token"):
-        prefill = False
-        each = claim.tokens_per_pass * value / 1e3
-        took = tokens / value if speed == "tokens_per_second" else each
-        if isinstance(one, Transformer):
-            how: Any = {"context": context or 0, "tp": claim.tp, **formats}
-            ceilings = llm.check_claim(one, on, tokens / took, batch, claim.tokens_per_pass, **how)
-            return Floor(took, *(float(took * share) for share in ceilings.shares))
-    elif speed == "ms":
-        took = value / 1e3
-    else:
-        prefill, took = True, value
-        context = context or 1
-        if speed == "prompt_tokens_per_second":
-            # Long enough for many tokens to share the head and weights, short of attention.
-            context = claim.context or 256
-            batch = batch if claim.batch or claim.users else 1024
-            took = batch * context / value
+    if speed == "prompt_tokens_per_second":
+        # Long enough for many tokens to share the head and weights, short of attention.
+        context = context or 256
+        batch = batch if claim.batch or claim.users else 1024
+    tokens = batch * claim.tokens_per_pass
+    decoding = speed in ("tokens_per_second", "ms_per_token")
+    prefill = not decoding and (speed != "ms" or claim.prefill)
+    times = {"tokens_per_second": tokens / value, "ttft": value, "ms": value / 1e3}
+    times |= {"ms_per_token": claim.tokens_per_pass * value / 1e3}
+    took = times.get(speed, batch * (context or 1) / value)
+    if decoding and isinstance(one, Transformer):
+        how: Any = {"context": context or 0, "tp": claim.tp, **formats}
+        ceilings = llm.check_claim(one, on, tokens / took, batch, claim.tokens_per_pass, **how)
+        return Floor(took, *(float(took * share) for share in ceilings.shares))
+    context = context or 1 if speed == "ttft" else context
     split: Any = {"tp": claim.tp, "link": next(iter(on.joins), None) if claim.tp > 1 else None}
     if isinstance(one, Transformer):
         run = llm.prefill if prefill or one.kind != "decoder" else llm.decode
@@ -275,14 +272,7 @@ def _players(on: Accelerator) -> bool:
 
 
 def margins(on: Accelerator, clock: float | None = None, compute: str | None = None) -> Floor:
-    """Shares by which a chip may exceed its datasheet in each term, `took` of them none.
-
-    Examples
-    --------
-    >>> from course_lib import chip
-    >>> round(margins(chip("h100-sxm")).compute, 2), margins(chip("h100-sxm")).memory
-    (0.1, 0.02)
-    """
+    """Shares by which a chip may exceed its datasheet in each term."""
     own = on.figures.get(f"matrix.{compute}")
     stated = (own and own.clock) or on.clock
     if clock is not None:
@@ -304,7 +294,7 @@ def margins(on: Accelerator, clock: float | None = None, compute: str | None = N
 
 def _decided(
     claim: Claimed, speed: str, on: Accelerator | None, floor: Floor, compute: str | None = None
-) -> Verdict:
+) -> Judgment:
     above = Floor(0.0) if on is None else margins(on, claim.clock, compute)
     seconds = floor._asdict()
     took = seconds.pop("took")
@@ -320,10 +310,10 @@ def _decided(
     factor, claimed = seconds[term] / took, getattr(claim, speed)
     limit = claimed / factor if SPEEDS[speed][1] else claimed * factor
     measure = (speed, claimed, limit, factor, term, getattr(above, term), seconds)
-    return Verdict(verdict, *measure, chip="" if on is None else on.key)
+    return Judgment(verdict, *measure, chip="" if on is None else on.key)
 
 
-def _explained(claim: Claimed, found: Verdict) -> dict[str, float]:
+def _explained(claim: Claimed, found: Judgment) -> dict[str, float]:
     """What would make it true or how such numbers come about, by key, with what each takes."""
     more: dict[str, float] = {}
     if found.verdict != "impossible":
@@ -343,7 +333,7 @@ def _explained(claim: Claimed, found: Verdict) -> dict[str, float]:
     return more
 
 
-def _of_rate(claim: Claimed, speed: str, on: Any) -> Verdict:
+def _of_rate(claim: Claimed, speed: str, on: Any) -> Judgment:
     """A rate of arithmetic or of memory, and a collective."""
     value, more = getattr(claim, speed), {}
     many = max(claim.chips, claim.tp)
@@ -379,7 +369,7 @@ def _of_rate(claim: Claimed, speed: str, on: Any) -> Verdict:
     return replace(found, explanations={**_explained(claim, found), **more})
 
 
-def _of_flops(claim: Claimed, on: Accelerator, value: float) -> Verdict:
+def _of_flops(claim: Claimed, on: Accelerator, value: float) -> Judgment:
     """A rate in the format that was said, or in the widest of all that would allow it."""
     rates, given = _rates(on), claim.format or claim.compute or claim.weights
     tried = sorted(rates, key=lambda name: (-BITS[name], rates[name]))
@@ -388,19 +378,18 @@ def _of_flops(claim: Claimed, on: Accelerator, value: float) -> Verdict:
     else:
         known("format", given, rates, f"of {on.key}")
         tried = [given, *(name for name in tried if BITS[name] < BITS[given])]
-    every = {}
+    every = []
     for name in tried:
         rate = rates[name] * (_sparse(on, name) if claim.sparse else 1.0)
-        every[name] = replace(_decided(claim, "flops", on, Floor(1.0, value / rate)), format=name)
-    passing = tuple(name for name, one in every.items() if one.verdict == "possible")
-    nearest = min(every, key=lambda name: every[name].factor)
-    chosen = given or next(iter(passing), nearest)
-    found = every[chosen]
+        one = _decided(claim, "flops", on, Floor(1.0, value / rate))
+        every.append(replace(one, format=name, assumed={} if given else {"format": name}))
+    passing = [one for one in every if one.verdict == "possible"]
+    nearest = min(every, key=lambda one: one.factor)
+    found = every[0] if given else next(iter(passing), nearest)
     more = _explained(claim, found)
-    if found.verdict == "impossible" and found.factor <= _sparse(on, chosen) * (1 + ROUNDED):
+    if found.verdict == "impossible" and found.factor <= _sparse(on, found.format) * (1 + ROUNDED):
         more["sparse"] = found.factor
-    assumed = {} if given else {"format": chosen}
-    return replace(found, formats=passing, explanations=more, assumed=assumed)
+    return replace(found, formats=tuple(one.format for one in passing), explanations=more)
 
 
 def _rates(on: Accelerator) -> dict[str, float]:
@@ -422,8 +411,7 @@ def _sparse(on: Accelerator | None, dtype: str) -> float:
 
 def _crossing(claim: Claimed, on: Accelerator) -> tuple[float, float]:
     """Seconds of a collective around a ring, and the fewest: where the switch adds up."""
-    names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send")
-    known("collective", claim.collective, names)
+    known("collective", claim.collective, get_args(Collectives))
     inside = on.node.chips if on.node is not None else math.inf
     first = "nodes" if claim.chips > inside and on.links else next(iter(on.joins), "")
     if not (claim.link or first):
@@ -433,15 +421,14 @@ def _crossing(claim: Claimed, on: Accelerator) -> tuple[float, float]:
     usual = float(work(claim.bytes, link, claim.chips))
     if isinstance(link, network.Nodes):
         return usual, usual / 2 if claim.collective == "all-reduce" else usual
-    ways = {"all-to-all": "switched", "send": "cut-through"}
-    way = ways.get(claim.collective, "in-switch")
+    # The last way that the library knows is the fastest, but for a message from chip to chip.
+    way = "cut-through" if claim.collective == "send" else ALGORITHMS[claim.collective][-1]
     return usual, min(usual, float(work(claim.bytes, link, claim.chips, algorithm=way)))
 
 
-def read(path: Path | str, chip: str = "") -> Iterator[tuple[str, Verdict | str]]:
+def read(path: Path | str, chip: str = "") -> Iterator[tuple[str, Judgment | str]]:
     """Each claim of a CSV or JSON file, or of all in a folder: where it stands, and its verdict, or
-    why there is none. Rows are a lab's, or have columns as `Claimed` has fields, or as other
-    programs call these (course_tools/data/claims.csv); `chip` is of rows that name none.
+    why there is none. Rows are a lab's, or somebody's; `chip` is of those that name none.
     """
     path = Path(path)
     inside = sorted(one for one in path.rglob("*") if one.suffix in (".csv", ".json"))
@@ -471,13 +458,7 @@ def _rows(file: Path) -> list[Any]:
 
 
 def claimed(row: Any, chip: str = "") -> Claimed:
-    """What a row of somebody's table claims, by the names that programs give to such columns.
-
-    Examples
-    --------
-    >>> claimed({"GPU": "NVIDIA H200", "Model": "meta-llama/Llama-2-70b-hf", "tok/s": "155"}).chip
-    'h200-sxm'
-    """
+    """What a row of somebody's table claims, by the names that programs give to such columns."""
     if not isinstance(row, dict):
         raise CourseError("a row must be an object with a model, a chip and a speed")
     with (DATA / "claims.csv").open(encoding="utf-8") as file:
@@ -490,11 +471,9 @@ def claimed(row: Any, chip: str = "") -> Claimed:
             found.setdefault(meant["field"], _number(cell, float(meant["times"])))
     found["chip"] = _chip_of(str(found.get("chip") or chip))
     found["model"] = _model_of(str(found.get("model", "")))
-    usual = {"4-bit": "int4", "8-bit": "int8", "w8a8": "int8", "float16": "fp16"}
-    usual |= {"bfloat16": "bf16", "float32": "fp32", "4": "int4", "8": "int8", "16": "bf16"}
     for name in {"weights", "cache", "compute", "format"} & found.keys():
         said = str(found[name]).lower().replace(" ", "-")
-        found[name] = usual.get(said, said)
+        found[name] = names[said]["field"] if said in names else said
     try:
         return msgspec.convert(found, Claimed, strict=False)
     except msgspec.ValidationError as error:
@@ -534,7 +513,7 @@ def _model_of(said: str) -> str:
     return said if said in models() else max(meant, key=len, default=said)
 
 
-def of_row(row: Row) -> Verdict:
+def of_row(row: Row) -> Judgment:
     """Whether a lab's row can be true: its work over its time."""
     on, took = chip_of_device(row.device), row.seconds_median
     if row.status != "ok" or not took:

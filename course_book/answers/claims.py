@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from course_tools.claims import SPEEDS, Verdict
+from course_tools.claims import SPEEDS, Judgment
 from course_book.answers.record import Answer, Remedy, Term, in_each_language
 from course_book.text import n, t
 
@@ -12,7 +12,7 @@ _OPTIONS = {"batch": "batch", "speculation": "tokens_per_pass", "chips": "chips"
 _SHARES = ("prefix-cache", "above")
 
 
-def verified(found: Verdict) -> Answer:
+def verified(found: Judgment) -> Answer:
     """The answer about one claim.
 
     Examples
@@ -49,7 +49,7 @@ def verified(found: Verdict) -> Answer:
     )
 
 
-def sentence(found: Verdict) -> str:
+def sentence(found: Judgment) -> str:
     """The verdict in the page's language, with the conditions that it is about."""
     key = found.verdict
     if key == "possible":
@@ -66,7 +66,7 @@ def sentence(found: Verdict) -> str:
     return f"{under}: {said}" if under else said
 
 
-def conditions(found: Verdict) -> str:
+def conditions(found: Judgment) -> str:
     """What was claimed of what: model, chip, batch and formats, and which of these nobody said."""
     parts = [one for one in (found.model, found.chip) if one]
     if len(parts) > 1:
@@ -84,7 +84,7 @@ def conditions(found: Verdict) -> str:
     return ", ".join(parts)
 
 
-def amount(found: Verdict, value: float) -> str:
+def amount(found: Judgment, value: float) -> str:
     """A value in the unit of what is claimed."""
     unit = SPEEDS[found.speed][0]
     if unit == "ms":
@@ -96,7 +96,7 @@ def amount(found: Verdict, value: float) -> str:
     return n(value, unit)
 
 
-def _explained(found: Verdict) -> list[tuple[str, dict[str, Any], float]]:
+def _explained(found: Judgment) -> list[tuple[str, dict[str, Any], float]]:
     """Each hint in words, what to ask instead, and how many times the speed that gives."""
     more: list[tuple[str, dict[str, Any], float]] = []
     others = [one for one in found.formats if one != found.format]
@@ -118,7 +118,7 @@ def _explained(found: Verdict) -> list[tuple[str, dict[str, Any], float]]:
     return more
 
 
-def _remedies(found: Verdict) -> list[Remedy]:
+def _remedies(found: Judgment) -> list[Remedy]:
     every = in_each_language(lambda: "\n".join(text for text, _, _ in _explained(found)))
     return [
         Remedy({lang: texts.split("\n")[i] for lang, texts in every.items()}, options, factor)

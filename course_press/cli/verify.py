@@ -12,7 +12,7 @@ from typer import Argument, Option
 from course_lib import CourseError
 from course_lib.specs import chips
 from course_tools import claims
-from course_tools.claims import Claimed, Verdict
+from course_tools.claims import Claimed, Judgment
 from course_book import n, t
 from course_book.answers import verified
 from course_book.text import language
@@ -73,7 +73,7 @@ def verify(
         sys.path.insert(0, "")  # a module of the reader's stands in the working folder
     if _is_table(claim):
         found = list(claims.read(claim, chip))
-        if not any(isinstance(one, Verdict) for _, one in found):
+        if not any(isinstance(one, Judgment) for _, one in found):
             why = found[0][1] if found else "it has no rows"
             raise CourseError(f"{claim!r} holds no claim that can be judged: {why}")
         _show_all(found, as_json)
@@ -101,7 +101,7 @@ def verify(
 
 
 def _is_refused(found: Any) -> bool:
-    return isinstance(found, Verdict) and found.verdict == "impossible"
+    return isinstance(found, Judgment) and found.verdict == "impossible"
 
 
 def _is_table(given: str) -> bool:
@@ -120,9 +120,9 @@ def _is_table(given: str) -> bool:
     )
 
 
-def _show_all(found: list[tuple[str, Verdict | str]], as_json: bool) -> None:
-    every = [(where, verified(one) if isinstance(one, Verdict) else one) for where, one in found]
-    counts = Counter(one.verdict for _, one in found if isinstance(one, Verdict))
+def _show_all(found: list[tuple[str, Judgment | str]], as_json: bool) -> None:
+    every = [(where, verified(one) if isinstance(one, Judgment) else one) for where, one in found]
+    counts = Counter(one.verdict for _, one in found if isinstance(one, Judgment))
     total, refused = sum(counts.values()), counts["impossible"]
     verdicts = [one for one in claims.VERDICTS if counts[one]]
     said = {"n": total, "impossible": refused, "cached": counts["cache-only"]}

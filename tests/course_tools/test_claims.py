@@ -300,6 +300,7 @@ def test_tables_are_read_by_what_others_call_their_columns(tmp_path):
         "torn.json": "unread",
     }
     assert claimed({"gpu": "H100 SXM", "TFLOPS": 700}).flops == 700e12
+    assert claimed({"Device": "NVIDIA H200", "tok/s": "1"}).chip == "h200-sxm"
 
 
 @pytest.mark.parametrize(
