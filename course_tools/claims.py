@@ -144,6 +144,8 @@ def verify(claim: Claimed) -> Judgment:
     if not claim.chip and said != ["mfu"]:
         raise CourseError("chip must be named: course chips lists them")
     on = accelerator(claim.chip) if claim.chip else None
+    if claim.model and claim.weights is None:
+        claim = msgspec.structs.replace(claim, weights=claim.format)
     every = [_judged(claim, name, on) for name in said]
     return max(every, key=lambda one: (VERDICTS.index(one.verdict), one.factor))
 
@@ -232,7 +234,7 @@ def _of_model(
             least = max(1.0, top.factor) * (1 + 1e-12)
             batch = 1 + bisect_left(range(1, batch + 1), True, key=lambda b: at(b).factor <= least)
     assumed: dict[str, Any] = {} if said else {"batch": batch}
-    assumed |= {"weights": name} if claim.weights is None else {}
+    assumed |= {"weights": name} if _open(claim, what.model) else {}
     found = replace(at(batch), format=name, batch=batch, assumed=assumed, model=what.name)
     return replace(found, explanations=_explained(claim, found))
 
@@ -518,21 +520,24 @@ def of_row(row: Row) -> Judgment:
     on, took = chip_of_device(row.device), row.seconds_median
     if row.status != "ok" or not took:
         raise CourseError(f"status {row.status} and no time: nothing is claimed")
-    if on is None:
+    if on is None and not row.peak_tflops:
         raise CourseError(f"device {row.device!r} is no chip's: course chips lists them")
-    claim = Claimed(chip=on.key, ms=1e3 * took)
+    claim = Claimed(chip="" if on is None else on.key, ms=1e3 * took)
     if row.world:
         if row.transport != "nccl":
             raise CourseError(f"messages went by {row.transport or 'nobody knows what'}")
         size = {"collective": row.op, "bytes": float(row.sizes[0]), "chips": row.world}
         return verify(msgspec.structs.replace(claim, **size))
-    rate = _rates(on).get(row.dtype, math.inf)
+    # A chip that nobody listed is held to the peak in the row itself.
+    rate, bandwidth = 1e12 * (row.peak_tflops or 0.0) * (1 + ABOVE), math.inf
+    if on is not None:
+        rate, bandwidth = _rates(on).get(row.dtype, math.inf), on.bandwidth
     # What was loaded, as an interpreter counts, may have come from anywhere.
     moved = 0.0 if row.counted else row.bytes or 0.0
-    floor = Floor(took, (row.flops or 0.0) / rate, moved / on.bandwidth)
+    floor = Floor(took, (row.flops or 0.0) / rate, moved / bandwidth)
     found = _decided(claim, "ms", on, floor, row.dtype)
     if found.term == "memory" and found.verdict == "impossible" and row.op not in PLAIN:
         # Of several kernels, each may find in the cache what the one before it left.
-        found = replace(found, verdict="cache-only" if on.llc else "impossible")
+        found = replace(found, verdict="cache-only")
     found = replace(found, format=row.dtype, model=f"{row.op} {row.shape}")
     return replace(found, explanations=_explained(claim, found))

@@ -5,6 +5,7 @@ every model, chip and format.
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from course_lib import CourseError, chip, chips, llm, network
@@ -181,6 +182,7 @@ def test_a_format_that_nobody_said_is_the_one_that_allows_most():
     named = verify(Claimed(**said, tokens_per_second=191, weights="fp16"))
     assert (named.verdict, named.formats, named.assumed) == ("impossible", ("int4",), {})
     assert verify(Claimed(**said, tokens_per_second=900)).formats == ()
+    assert verify(Claimed(**said, tokens_per_second=191, format="fp16")).format == "fp16"
     declared = verify(Claimed(model="gpt-oss-20b", chip="h100-sxm", tokens_per_second=9, batch=1))
     assert declared.format.startswith("mxfp4")
 
@@ -267,12 +269,13 @@ def test_every_row_that_was_measured_for_the_book_is_possible():
 def test_a_row_that_no_device_can_have_done_is_refused():
     file = next(iter(sorted(FOLDER.glob("lab-00/nvidia-h100*/results.csv"))))
     row = next(row for row in results.read(file) if row.op == "matmul" and row.status == "ok")
-    import msgspec
-
     hasty = msgspec.structs.replace(row, seconds_median=row.seconds_median / 100)
     assert of_row(hasty).verdict == "impossible"
+    abacus = {"device": "abacus", "peak_tflops": row.peak_tflops or 989.0}
+    assert of_row(msgspec.structs.replace(row, **abacus)).verdict == "possible"
+    assert of_row(msgspec.structs.replace(hasty, **abacus)).verdict == "impossible"
     with pytest.raises(CourseError, match="no chip's"):
-        of_row(msgspec.structs.replace(row, device="abacus"))
+        of_row(msgspec.structs.replace(row, device="abacus", peak_tflops=None))
 
 
 def test_tables_are_read_by_what_others_call_their_columns(tmp_path):
