@@ -55,6 +55,7 @@ MAY_ASK = {
         "course_tools.diagnosis",
         "course_tools.serve",
         "course_tools.train",
+        "course_tools.claims",
         "course_book",
     },
 }

@@ -1,5 +1,6 @@
 """One record behind every answer: a sentence in each language, numbers, why, what next."""
 
+from course_book.answers.claims import verified
 from course_book.answers.memory import fits
 from course_book.answers.record import (
     Answer,
@@ -22,4 +23,5 @@ __all__ = [
     "in_each_language",
     "refused",
     "schema",
+    "verified",
 ]

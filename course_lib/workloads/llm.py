@@ -448,6 +448,7 @@ class Claim:
     needed_bandwidth: Numbers  # byte/s of each chip's memory that it takes
     bandwidth: float  # and that there are
     needed_rate: Numbers  # FLOP/s of each chip that it takes
+    shares: Any  # how many times the chip's arithmetic, and its bandwidth, it takes, one by one
 
 
 def check_claim(
@@ -502,9 +503,8 @@ def check_claim(
     excess: Any = plain(shares.max(axis=0))
     nearest = plain(np.asarray(BOUNDS)[shares.argmax(axis=0)])
     possible = plain(np.asarray(excess) <= 1)
-    return Claim(
-        possible, excess, nearest, speed / excess, passes * moved, on.bandwidth, speed * token.flops
-    )
+    needed = passes * moved, on.bandwidth, speed * token.flops
+    return Claim(possible, excess, nearest, speed / excess, *needed, shares)
 
 
 # Tokens of context beyond which attention is all there is.

@@ -16,11 +16,11 @@ import typer
 
 from course_lib import CourseError
 from course_book.answers import refused, schema
-from course_press.cli import diagnose, fits, predict, serving, training
+from course_press.cli import diagnose, fits, predict, serving, training, verify
 from course_press.source.errors import MissingError
 
 app = typer.Typer()
-QUESTIONS = (fits.app, predict.app, serving.app, training.app, diagnose.app)
+QUESTIONS = (fits.app, predict.app, verify.app, diagnose.app, serving.app, training.app)
 # What an assistant may ask, and what it may not: what writes a file, or is fixed for it.
 VERBS = ("fits", "predict", "verify", "diagnose", "serve", "train")
 _LEFT_OUT = {"as_json", "plot", "out"}
@@ -81,7 +81,7 @@ def commands() -> dict[str, Callable[..., Any]]:
 def takes(command: Callable[..., Any]) -> dict[str, Any]:
     """The JSON schema of what a question takes, by the names of its options."""
     properties, required = {}, []
-    for name, (kind, said, default) in _parameters(command).items():
+    for name, (_, kind, said, default) in _parameters(command).items():
         found = msgspec.json.schema(kind, schema_hook=lambda _: {"type": "string"})
         if name == "model":
             found = {"type": ["string", "object"]}
@@ -91,13 +91,14 @@ def takes(command: Callable[..., Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _parameters(command: Callable[..., Any]) -> dict[str, tuple[Any, str, Any]]:
-    """By name the type, the help and the default of each parameter."""
+def _parameters(command: Callable[..., Any]) -> dict[str, tuple[str, Any, str, Any]]:
+    """By its name on the command line each parameter's own, type, help and default."""
     found = {}
     for name, one in inspect.signature(command).parameters.items():
         if name not in _LEFT_OUT:
             kind, info = get_args(one.annotation)[:2]
-            found[name] = kind, info.help or "", one.default
+            shown = (info.param_decls or (name,))[0].lstrip("-").replace("-", "_")
+            found[shown] = name, kind, info.help or "", one.default
     return found
 
 
@@ -109,7 +110,7 @@ def ask(command: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]
     out = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(out):
         asked: dict[str, Any] = {"as_json": True}
-        for name, (kind, _, default) in known.items():
+        for name, (own, kind, _, default) in known.items():
             if name not in given and default is inspect.Parameter.empty:
                 return refused(f"{name} must be given (got nothing): see the tool's schema")
             if name not in given:
@@ -125,7 +126,7 @@ def ask(command: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]
                 made = msgspec.convert(value, kind, dec_hook=lambda of, one: of(one))
             except (msgspec.ValidationError, TypeError) as error:
                 return refused(f"{name} must be of its type: {error} (got {value!r})")
-            asked[name] = made
+            asked[own] = made
         try:
             command(**asked)
         except CourseError as refusal:

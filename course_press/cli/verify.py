@@ -1,0 +1,145 @@
+"""The command `course verify`: can this number be true?"""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from course_lib import CourseError
+from course_lib.specs import chips
+from course_tools import claims
+from course_tools.claims import Claimed, Judgment
+from course_book import n, t
+from course_book.answers import verified
+from course_book.text import language
+from course_press.cli import console
+from course_press.cli.console import tell, tell_json, tell_table
+
+app = typer.Typer()
+Rate = Annotated[float | None, Option(help="Claimed, in the unit that its name has.")]
+Time = Annotated[float | None, Option(help="Claimed; ms, and of the first token s.")]
+Told = Annotated[str | None, Option(help="As it was claimed; the most lenient when not given.")]
+Many = Annotated[int | None, Option(help="As it was claimed; the most lenient when not given.")]
+
+
+@app.command()
+def verify(
+    claim: Annotated[
+        str,
+        Argument(
+            help="A model as course predict takes it, or the chip alone; or a table of claims: "
+            "results.csv of a lab, another .csv or .json, or a folder of them."
+        ),
+    ] = "",
+    chip: Annotated[str, Argument(help="Key of a chip; course chips lists them.")] = "",
+    tokens_per_second: Rate = None,
+    ms_per_token: Time = None,
+    prompt_tokens_per_second: Rate = None,
+    ttft: Time = None,
+    ms: Time = None,
+    flops: Rate = None,
+    bytes_per_second: Rate = None,
+    mfu: Annotated[float | None, Option(help="Claimed, 0.4 for 40 %.")] = None,
+    collective: Annotated[str | None, Option(help="all-reduce, say: with --bytes, --ms.")] = None,
+    size: Annotated[float | None, Option("--bytes", help="Of the message or the data.")] = None,
+    chips_together: Annotated[int, Option("--chips", help="That share it or are summed.")] = 1,
+    link: console.Link = None,
+    batch: Many = None,
+    users: Many = None,
+    tokens: Annotated[
+        int | None, Option("--context", help="Tokens in each cache or prompt.")
+    ] = None,
+    tp: Annotated[int, Option(help="Chips that share the model.")] = 1,
+    tokens_per_pass: Annotated[float, Option(help="With speculative decoding, the mean.")] = 1.0,
+    weights: Told = None,
+    cache: Told = None,
+    compute: Told = None,
+    rate_format: Annotated[str | None, Option("--format", help="Of a rate of FLOPs.")] = None,
+    clock: Annotated[float | None, Option(help="MHz at which the chip is known to run.")] = None,
+    prefill: Annotated[bool, Option("--prefill", help="--ms is of a pass over a prompt.")] = False,
+    sparse: Annotated[bool, Option("--sparse", help="Half of the weights are zeros, 2:4.")] = False,
+    as_json: console.AsJson = False,
+) -> None:
+    """Can this number be true? Exits with 1 where it is impossible.
+
+    Example: `course verify llama-2-70b h200-sxm --tokens-per-second 155 --batch 1 --weights fp16`
+    """
+    asked = dict(locals())
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a module of the reader's stands in the working folder
+    if _is_table(claim):
+        found = list(claims.read(claim, chip))
+        if not any(isinstance(one, Judgment) for _, one in found):
+            why = found[0][1] if found else "it has no rows"
+            raise CourseError(f"{claim!r} holds no claim that can be judged: {why}")
+        _show_all(found, as_json)
+        raise typer.Exit(any(_is_refused(one) for _, one in found))
+    names = {"size": "bytes", "chips_together": "chips", "tokens": "context"}
+    names |= {"rate_format": "format"}
+    given = {names.get(key, key): value for key, value in asked.items()}
+    alone = not chip and claim in chips()
+    given |= {"model": "" if alone else claim, "chip": claim if alone else chip}
+    known = {key: given.get(key) for key in Claimed.__struct_fields__}
+    one = claims.verify(
+        Claimed(**{key: value for key, value in known.items() if value is not None})
+    )
+    answer = verified(one)
+    if as_json:
+        tell_json(answer.as_json())
+    else:
+        tell(answer.answer[language()], style="bold")
+        for term in answer.because:
+            if term.unit == "s":
+                tell(f"{t(f'verify-{term.name}')}: {n(term.value, 's')}")
+        for remedy in answer.next:
+            tell(remedy.what[language()], style="dim")
+    raise typer.Exit(_is_refused(one))
+
+
+def _is_refused(found: Any) -> bool:
+    return isinstance(found, Judgment) and found.verdict == "impossible"
+
+
+def _is_table(given: str) -> bool:
+    """Whether this names a table of claims rather than a model or a chip."""
+    path = Path(given)
+    if path.suffix == ".json" and path.is_file():
+        try:
+            held = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            return False
+        return not (isinstance(held, dict) and "model_type" in held)
+    if path.suffix == ".csv" and not path.is_file():
+        raise CourseError(f"file {given!r} is not there: pass the path of a .csv")
+    return path.suffix == ".csv" or bool(
+        given and path.is_dir() and not (path / "config.json").is_file()
+    )
+
+
+def _show_all(found: list[tuple[str, Judgment | str]], as_json: bool) -> None:
+    every = [(where, verified(one) if isinstance(one, Judgment) else one) for where, one in found]
+    counts = Counter(one.verdict for _, one in found if isinstance(one, Judgment))
+    total, refused = sum(counts.values()), counts["impossible"]
+    verdicts = [one for one in claims.VERDICTS if counts[one]]
+    said = {"n": total, "impossible": refused, "cached": counts["cache-only"]}
+    if as_json:
+        rows = [
+            {"where": where, **({"unread": one} if isinstance(one, str) else one.as_json())}
+            for where, one in every
+        ]
+        tell_json({"question": "verify", "verdict": verdicts[-1], **said, "claims": rows})
+        return
+    shown = []
+    for where, answer in every:
+        if isinstance(answer, str):
+            shown.append((where, "", "", t("verify-unread").format(why=answer)))
+        else:
+            values, sentence = answer.values, answer.answer[language()]
+            shown.append((where, values["verdict"], n(values["factor"], "×"), sentence))
+    heads = [t(f"verify-{name}") for name in ("claim", "verdict", "times-limit")]
+    tell_table([*heads, ""], shown)
+    tell(t("verify-count").format(**said))
