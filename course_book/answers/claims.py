@@ -21,12 +21,14 @@ def verified(found: Judgment) -> Answer:
     >>> print(verified(verify(Claimed(mfu=1.3))).answer["en"])
     Impossible by a factor of 1.3: MFU 130%, where arithmetic allows MFU 100%.
     """
+    unit = SPEEDS[found.speed][0]
+    si = 1e-3 if unit == "ms" else 1.0
     values = {
         "verdict": found.verdict,
         "factor": found.factor,
-        "claimed": found.claimed,
-        "limit": found.limit,
-        "unit": SPEEDS[found.speed][0],
+        "claimed": si * found.claimed,
+        "limit": si * found.limit,
+        "unit": unit.removeprefix("m") if unit == "ms" else unit,
         "term": found.term,
         "format": found.format,
         "formats": list(found.formats),

@@ -97,7 +97,9 @@ def _parameters(command: Callable[..., Any]) -> dict[str, tuple[str, Any, str, A
     for name, one in inspect.signature(command).parameters.items():
         if name not in _LEFT_OUT:
             kind, info = get_args(one.annotation)[:2]
-            shown = (info.param_decls or (name,))[0].lstrip("-").replace("-", "_")
+            # In an annotation the first name that is given stands where a default would.
+            names = [one for one in (info.default, name) if isinstance(one, str)]
+            shown = names[0].lstrip("-").replace("-", "_")
             found[shown] = name, kind, info.help or "", one.default
     return found
 

@@ -16,6 +16,14 @@ ROOT = Path(__file__).parents[3]
 COMMANDS = assistants.commands()
 TRACE = sorted((ROOT / "course_tools/data/traces").glob("*.json*"))[0]
 ASKED = {
+    "fits": (
+        {"model": "llama-3-8b", "chip": "l4", "engine": "vllm@0.11.1", "users": 2},
+        "llama-3-8b l4 --engine vllm@0.11.1 --users 2",
+    ),
+    "verify": (
+        {"claim": "h100-sxm", "collective": "all-reduce", "bytes": 1e9, "chips": 8, "ms": 0.5},
+        "h100-sxm --collective all-reduce --bytes 1e9 --chips 8 --ms 0.5",
+    ),
     "predict": (
         {"model": "llama-3-8b", "chip": "h100-sxm", "batch": 8},
         "llama-3-8b h100-sxm --batch 8",
