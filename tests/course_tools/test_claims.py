@@ -328,3 +328,16 @@ def test_what_cannot_be_judged_says_what_to_give(said, what):
 def test_a_verdict_is_a_record():
     found = verify(Claimed(mfu=0.5))
     assert replace(found, model="x").model == "x"
+
+
+def test_a_bus_bandwidth_is_judged_as_the_time_that_it_stands_for():
+    said = {"chip": "h100-sxm", "collective": "all-reduce", "chips": 8}
+    ring = verify(Claimed(**said, bytes_per_second=450e9))
+    assert (ring.verdict, ring.speed) == ("possible", "ms")
+    # NVLink's switches add up: a ring's own links are exceeded, and no false claim is made of it.
+    switched = verify(Claimed(**said, bytes_per_second=480e9))
+    assert switched.verdict == "possible"
+    assert "in-switch" in switched.explanations or switched.factor <= 1
+    assert verify(Claimed(**said, bytes_per_second=900e9)).verdict == "impossible"
+    gathered = verify(Claimed(**said | {"collective": "all-gather"}, bytes_per_second=900e9))
+    assert gathered.verdict == "impossible"
