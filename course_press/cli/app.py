@@ -141,7 +141,8 @@ PANELS = {
 for panel, several in PANELS.items():
     for commands in several:
         for one in commands.registered_commands:
-            one.rich_help_panel = panel
+            if not isinstance(one.rich_help_panel, str):
+                one.rich_help_panel = panel
         for group in commands.registered_groups:
             group.rich_help_panel = panel
         app.add_typer(commands)

@@ -142,7 +142,7 @@ def predict(
         raise typer.Exit(1)
 
 
-@app.command("calibrate")
+@app.command("calibrate", rich_help_panel="Labs and classes")
 def calibrate_command(
     file: Annotated[Path, Argument(help="results.csv of lab 00.")],
     chip: Annotated[

@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -165,3 +166,12 @@ def test_chips_are_listed_shown_and_compared(book):
     compared = course(book.root, "compare", "a100-sxm-80", "h100-sxm").stdout
     assert "3.17" in next(line for line in compared.splitlines() if "matrix.bf16" in line)
     assert "1.64" in next(line for line in compared.splitlines() if "bandwidth" in line)
+
+
+def test_help_is_one_screen_and_what_a_reader_asks_stands_first():
+    said = CliRunner().invoke(app, ["--help"], terminal_width=80).output
+    panels = re.findall(r"─ ([A-Z][\w ]+) ─", said)
+    assert panels == ["Options", "Questions", "Look up", "Labs and classes", "Makers of the book"]
+    assert len(said.splitlines()) <= 50
+    first = said.split("─ Questions ─")[1].split("─ Look up ─")[0]
+    assert re.findall(r"│ (\w+)", first)[:6] == ["fits", "predict", "verify", "diagnose", "serve"]
