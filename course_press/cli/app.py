@@ -16,7 +16,7 @@ from course_lib import CourseError
 from course_book.text import in_language
 from course_press.check import parity
 from course_press.check.rules import check_book
-from course_press.cli import assistants, build, exercises, grading, labs, new, specs
+from course_press.cli import assistants, build, exercises, grading, labs, new, predict, specs
 from course_press.cli.build import known_languages
 from course_press.cli.console import counted, fail_with, refuse, tell, tell_table
 from course_press.source.book import configured, languages
@@ -135,14 +135,13 @@ def _installed(package: str) -> str | None:
 PANELS = {
     "Questions": assistants.QUESTIONS,
     "Look up": (specs.app, assistants.app),
-    "Labs and classes": (labs.app, exercises.app, grading.app),
+    "Labs and classes": (labs.app, predict.own, exercises.app, grading.app),
     "Makers of the book": (build.app, new.app, makers),
 }
 for panel, several in PANELS.items():
     for commands in several:
         for one in commands.registered_commands:
-            if not isinstance(one.rich_help_panel, str):
-                one.rich_help_panel = panel
+            one.rich_help_panel = panel
         for group in commands.registered_groups:
             group.rich_help_panel = panel
         app.add_typer(commands)

@@ -30,7 +30,7 @@ from course_press.cli.console import (
     told,
 )
 
-app = typer.Typer()
+app, own = typer.Typer(), typer.Typer()
 
 
 @app.command()
@@ -142,7 +142,7 @@ def predict(
         raise typer.Exit(1)
 
 
-@app.command("calibrate", rich_help_panel="Labs and classes")
+@own.command("calibrate")
 def calibrate_command(
     file: Annotated[Path, Argument(help="results.csv of lab 00.")],
     chip: Annotated[
