@@ -88,7 +88,9 @@ def test_buffers_are_what_llama_cpp_logs(key, version, context, users, buffer, c
         assert found.reserved["activations"] / 2**20 == pytest.approx(buffer, rel=1e-3)
 
 
-@pytest.mark.parametrize("engine", [None, *{f"{one.engine}@{one.since}" for one in reserves()}])
+@pytest.mark.parametrize(
+    "engine", [None, *dict.fromkeys(f"{one.engine}@{one.since}" for one in reserves())]
+)
 @pytest.mark.parametrize("key", [LLAMA, "gemma-3-4b", "gpt-oss-20b"])
 def test_parts_make_the_whole_and_one_more_does_not_fit(engine, key):
     one = pool(key, "h100-sxm", engine, users=3, context=4_000)
