@@ -127,7 +127,8 @@ def cited(chip: Accelerator, *figures: str) -> tuple[str, ...]:
     """
     known = {**sources(), **chip.sources}
     ids = [id_ for one in figures if one in chip.figures for id_ in chip.figures[one].sources]
-    return tuple(f"{known[one].title}, {known[one].URL}" for one in dict.fromkeys(ids))
+    told = ((known[one].title, known[one].URL) for one in dict.fromkeys(ids))
+    return tuple(", ".join(filter(None, both)) for both in told)
 
 
 def schema() -> dict[str, Any]:

@@ -536,6 +536,7 @@ EXCEPTIONS = {
     ("b300-sxm", "fp4"): 3.1,
     ("l40s", "int8"): 2.02,
     ("l40s", "fp8"): 2.02,
+    ("trainium2", "tf32"): 1,
     ("tpu-v6e", "fp8"): 1,
     ("tpu-v5p", "fp8"): 1,
 }
