@@ -32,8 +32,8 @@ def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, .
 
     Examples
     --------
-    >>> chips(vendor="AMD", year=2025)
-    ('mi350x', 'mi355x')
+    >>> chips(vendor="AMD", year=2024)
+    ('mi325x',)
     """
     bad = unreadable()
     files = {**_ours(), **_own()}
