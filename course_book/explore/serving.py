@@ -9,8 +9,9 @@ needs, keep to what can be translated.
 130.0
 """
 
+from collections import namedtuple
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from course_lib import network
 from course_lib.core import CourseError, formulas
@@ -78,7 +79,17 @@ MOST = 2**20  # Sequences, and tokens, beyond which nothing is offered
 LAUNCHES = 0.4
 
 
-class Calculated(NamedTuple):
+class Calculated(
+    namedtuple(
+        "Calculated",
+        "refused about parameters weights cache activations needed available fits most "
+        "decode_light decode decode_low decode_likely decode_high "
+        "prefill_light prefill prefill_low prefill_likely prefill_high "
+        "user all user_low user_likely user_high all_low all_likely all_high "
+        "usd usd_least usd_prompt first binds share advice",
+        defaults=("", *[None] * 30, "", None, ""),
+    )
+):
     """What the calculator says of a state, in base units; `None` where there is nothing to say.
 
     Why there is no answer, as a key, and what that is about; of the model its parameters; on each
@@ -88,42 +99,6 @@ class Calculated(NamedTuple):
     tokens that are written and read; the first compute-bound batch; what most of a step goes to,
     how much of it, and what to do, as a key.
     """
-
-    refused: str
-    about: str = ""
-    parameters: Any = None
-    weights: Any = None
-    cache: Any = None
-    activations: Any = None
-    needed: Any = None
-    available: Any = None
-    fits: Any = None
-    most: Any = None
-    decode_light: Any = None
-    decode: Any = None
-    decode_low: Any = None
-    decode_likely: Any = None
-    decode_high: Any = None
-    prefill_light: Any = None
-    prefill: Any = None
-    prefill_low: Any = None
-    prefill_likely: Any = None
-    prefill_high: Any = None
-    user: Any = None
-    all: Any = None
-    user_low: Any = None
-    user_likely: Any = None
-    user_high: Any = None
-    all_low: Any = None
-    all_likely: Any = None
-    all_high: Any = None
-    usd: Any = None
-    usd_least: Any = None
-    usd_prompt: Any = None
-    first: Any = None
-    binds: str = ""
-    share: Any = None
-    advice: str = ""
 
 
 def limits(step: Any) -> dict[str, float]:
@@ -304,34 +279,23 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
     def usd(tokens: int, seconds: Any) -> Any:
         return rent and formulas.dollars(rent, rate(tokens * copies, seconds))
 
+    times: dict[str, Any] = {}
+    for name, bound, time in (("decode", step, likely), ("prefill", read, soon)):
+        times |= {f"{name}_light": bound.speed_of_light, name: bound.lower}
+        times |= {f"{name}_likely": time.expected}
+        times |= {f"{name}_{end}": getattr(time, end) for end in ("low", "high")}
+    for name, many in (("user", 1), ("all", batch * copies)):
+        times[name] = rate(many, step.speed_of_light)
+        for end, time in (("low", likely.high), ("likely", likely.expected), ("high", likely.low)):
+            times[f"{name}_{end}"] = rate(many, time)
     found = Calculated(
         "",
         parameters=parameters,
-        weights=room.memory.weights,
         cache=room.memory.kv,
-        activations=room.memory.activations,
-        needed=room.needed,
-        available=room.available,
-        fits=room.fits,
+        **{name: getattr(room.memory, name) for name in ("weights", "activations")},
+        **{name: getattr(room, name) for name in ("needed", "available", "fits")},
         most=room.max_batch,
-        decode_light=step.speed_of_light,
-        decode=step.lower,
-        decode_low=likely.low,
-        decode_likely=likely.expected,
-        decode_high=likely.high,
-        prefill_light=read.speed_of_light,
-        prefill=read.lower,
-        prefill_low=soon.low,
-        prefill_likely=soon.expected,
-        prefill_high=soon.high,
-        user=rate(1, step.speed_of_light),
-        all=rate(batch * copies, step.speed_of_light),
-        user_low=rate(1, likely.high),
-        user_likely=rate(1, likely.expected),
-        user_high=rate(1, likely.low),
-        all_low=rate(batch * copies, likely.high),
-        all_likely=rate(batch * copies, likely.expected),
-        all_high=rate(batch * copies, likely.low),
+        **times,
         usd=usd(batch, likely.expected),
         usd_least=usd(batch, step.speed_of_light),
         usd_prompt=usd(context, soon.expected),
