@@ -1,6 +1,4 @@
-"""What a course is planned with: how the book's concepts build on one another, and which mistakes
-its exercises recognize.
-"""
+"""What a course is planned with: how concepts build on one another, and mistakes."""
 
 import csv
 from functools import cache
@@ -82,9 +80,7 @@ def concept_table() -> Cards:
 
 
 def mistake_tables() -> Folded:
-    """For each chapter, the mistakes that its exercises recognize: what was done, what the
-    feedback says of it, and the exercises. A page folds each chapter.
-    """
+    """By chapter, the mistakes that its exercises recognize, with feedback and exercises."""
     said = common_texts(language())["misconceptions"]
     header = [t("mistake"), t("feedback"), t("exercises")]
     found = []

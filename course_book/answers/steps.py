@@ -46,15 +46,7 @@ def operators(step: Estimate) -> list[tuple[str, str, Estimate]]:
 def predicted(
     answer: Costs, chip: Accelerator, asked: dict[str, Any], again: Callable[..., Costs], **how: Any
 ) -> Answer:
-    """What a step takes.
-
-    Parameters
-    ----------
-    answer, chip : from `counting.ask`, and the chip that it was asked for.
-    asked : the options that may change: batch, weights, cache and tp.
-    again : the same question with some of these replaced.
-    how : constants and engine, as in `calibrate.predict`.
-    """
+    """What a step takes; `again` asks anew with some of `asked` replaced, `how` is `predict`'s."""
     step = answer.step
     found, why = _likely(step, chip, **how)
     tokens = answer.batch * (answer.context if answer.headline == "prefill" else 1)

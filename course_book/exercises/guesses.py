@@ -1,6 +1,4 @@
-"""What readers predict before the book answers: one number or one choice, and how far off all the
-guesses were together.
-"""
+"""What readers predict before the book answers, and how far off all guesses were together."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,13 +22,7 @@ class Guess(NamedTuple):
 
 
 class Bias(NamedTuple):
-    """How far off guesses are together, by geometric means.
-
-    Attributes
-    ----------
-    optimism : by what factor they are too optimistic; below one, too pessimistic.
-    spread : by what factor a guess is off, to whichever side.
-    """
+    """Factors by which guesses are too optimistic, and off to whichever side."""
 
     optimism: float
     spread: float

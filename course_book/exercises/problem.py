@@ -51,9 +51,7 @@ Picks = tuple[tuple[str, Any], ...]
 
 
 class Group(NamedTuple):
-    """Misconceptions that give the same number: their names, the number, and the range that is
-    taken for it.
-    """
+    """Misconceptions that give the same number, and the range that is taken for it."""
 
     names: tuple[str, ...]
     value: float
@@ -279,9 +277,7 @@ class Variant:
         return {k: v for k, v in SLIPS.items() if k != "percent" or self.exercise.unit == "%"}
 
     def text(self, name: str) -> str:
-        """A text of the exercise, ``"title"``, ``"question"`` or ``"solution"``, with this
-        variant's figures.
-        """
+        """A text, ``"title"``, ``"question"`` or ``"solution"``, with this variant's figures."""
         return self._fill(self._texts()[name])
 
     @property

@@ -33,9 +33,7 @@ def led(first: str, chips: str, without: str = "") -> str:
 
 
 def printed(value: float) -> float:
-    """What a text of four digits shows of a number. An answer that must be met exactly has to be
-    the same from there.
-    """
+    """A number to the four digits that a text shows, from which exact answers must follow."""
     return float(f"{value:.4g}")
 
 
@@ -63,8 +61,6 @@ def less(batch: float | None) -> float | None:
 
 
 def sparse_ridge(chip: Accelerator, dtype: str = "bf16") -> float | None:
-    """The ridge point that somebody gets who divides the sparse headline by the bandwidth,
-    FLOP/byte.
-    """
+    """The ridge point of whoever divides the sparse headline by the bandwidth, FLOP/byte."""
     peak = headline(chip, dtype)
     return peak / chip.bandwidth if peak else None

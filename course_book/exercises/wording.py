@@ -1,6 +1,4 @@
-"""The texts of exercises: `data/exercises` has a file for each chapter and language, and one for
-what all share.
-"""
+"""The texts of exercises: a file for each chapter and language, and one for what all share."""
 
 from collections.abc import Mapping
 from functools import cache

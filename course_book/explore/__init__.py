@@ -1,6 +1,4 @@
-"""Explorers: figures with controls that a page shows without a kernel and a notebook with one
-computes live.
-"""
+"""Explorers: figures with controls, shown by a page and computed live by a notebook."""
 
 from course_book.explore.choices import CHIPS
 from course_book.explore.engines import EngineExplorer, capacity, slo

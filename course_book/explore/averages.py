@@ -151,9 +151,7 @@ def _users(of: Any, rate: Any) -> Any:
 
 
 def _first(of: Any, rate: Any) -> Any:
-    """Seconds to the first token where nobody stands in line: the step with the prompt, and those
-    before it.
-    """
+    """Seconds to the first token where nobody stands in line: its step, and those before it."""
     return WAITED * _tpot(of, rate) + of.fixed + of.each * _users(of, rate) + of.adds
 
 

@@ -1,6 +1,4 @@
-"""Explorers of single operators: the roofline, the batch of a matrix product, a product split over
-chips; and what all share.
-"""
+"""Explorers of single operators: the roofline, a product's batch, a product split over chips."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -30,9 +28,7 @@ BALANCED = 0.005
 
 
 class Roofline(Explorer):
-    """The explorer that a reader can take hold of: on a page the dot, the roof and the slope move
-    freely.
-    """
+    """The explorer whose dot, roof and slope a reader can move on a page."""
 
     @property
     def works(self) -> dict[str, dict[str, Work]]:

@@ -1,6 +1,4 @@
-"""What the calculator's page is given: the functions that it evaluates, and the numbers that these
-take, of every model and chip that is offered.
-"""
+"""What the calculator's page gets: the functions that it evaluates, and all their numbers."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -164,9 +164,7 @@ class Calculator(Shown):
         return listed(key for key in chips() if chip(key).memory)
 
     def answer(self, config: Mapping[str, Any] | None = None, **chosen: Any) -> Calculated:
-        """What the library says of a state that is chosen where it is not as in `start`; `config`
-        is of the model, where that is ``"own"``, as Hugging Face publishes it.
-        """
+        """What the library says of a state; `config` is Hugging Face's, of the model ``"own"``."""
         for name in chosen:
             known("state", name, START)
         at = {**START, **chosen}

@@ -1,6 +1,4 @@
-"""The parts of a chip at work: the way of a number from main memory to the multiplier and back,
-numbers that march through a systolic array, and multipliers that work or wait for bytes.
-"""
+"""A chip's parts at work: a number's way from memory, a systolic array, streams and units."""
 
 from collections.abc import Sequence
 from itertools import pairwise

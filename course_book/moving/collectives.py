@@ -1,6 +1,4 @@
-"""Work that is spread over chips: an all-reduce step by step, and sharded matrix products with what
-must travel before or after.
-"""
+"""Work that is spread over chips: an all-reduce step by step, and sharded matrix products."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice, pairwise, product

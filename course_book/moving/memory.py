@@ -1,6 +1,4 @@
-"""Memory: how far each path out of a chip is, drawn to scale, how a chip's own fills up, what a
-token leaves in it, and what it holds in training, which each technique makes smaller.
-"""
+"""Memory: how far each path is, how it fills up, what a token leaves, what training holds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, log10, sqrt

@@ -1,6 +1,4 @@
-"""What multiprocessors do with a kernel: waves of tiles over all of them, the loads of a warp, and
-slices of a tile that arrive while others are multiplied.
-"""
+"""What multiprocessors do: waves of tiles, the loads of a warp, slices that arrive in turn."""
 
 from math import ceil
 from typing import NamedTuple

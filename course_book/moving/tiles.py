@@ -1,6 +1,4 @@
-"""Tiles step by step: what a chip reads again and again where it keeps nothing, what it saves where
-it does, and the roofs of caches: a product in ever larger tiles, with a dot for each memory.
-"""
+"""Tiles step by step: what is read again, what a chip saves that keeps it, and caches' roofs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""Timelines: which clock runs when, what a step takes when its kernels change, gradients that
-travel while the backward pass goes on, and who computes which microbatch of a pipeline.
-"""
+"""Timelines: clocks, fused kernels, gradients on their way, and the stages of a pipeline."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, islice, pairwise, product, repeat

@@ -1,6 +1,4 @@
-"""Colors that stand for something: a chip or a path has the same one, and the same mark, in every
-figure of the book.
-"""
+"""Colors that stand for something: a chip or a path has the same one in every figure."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,4 @@
-"""Diagrams: questions with a remedy beside each, and wholes in their parts. Their words come from
-`t`, in the page's language.
-"""
+"""Diagrams: questions with remedies, and wholes in their parts, in words from `t`."""
 
 import hashlib
 import re

@@ -1,6 +1,4 @@
-"""The report and figure of measured collectives: the link's constants, and each time beside its
-prediction.
-"""
+"""Report and figure of measured collectives: the link's constants, times and predictions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite

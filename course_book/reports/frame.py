@@ -1,6 +1,4 @@
-"""What the reports of all labs share: their words, the heading, a section for each device, and the
-dots of a roofline.
-"""
+"""What all reports share: words, heading, a section for each device, a roofline's dots."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache

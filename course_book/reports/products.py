@@ -1,6 +1,4 @@
-"""The report and figure of measured products: what each device reached of its peak, and what shows
-the cause of the gap.
-"""
+"""Report and figure of measured products: what was reached of the peak, and why no more."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -151,9 +149,7 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def _ceiling(row: Row, manifest: Manifest) -> str:
-    """What the fastest single sample shows, where the run that the manifest is of took one in this
-    format.
-    """
+    """What the fastest single sample shows, where the manifest's run took one in this format."""
     best = manifest.host.get(f"{row.dtype}_best_sample_tflops")
     if row.device != manifest.device or not isinstance(best, float) or not row.achieved_tflops:
         return ""

@@ -1,6 +1,4 @@
-"""The report and figure of lab 03: the steps of an engine beside three constants, and requests that
-it served beside what was predicted.
-"""
+"""Report and figure of lab 03: an engine's steps, and requests served and predicted."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -62,9 +60,7 @@ def steps(rows: Sequence[Row]) -> Table:
 
 
 def beside(run: Replayed, found: StepFit, own: Mapping[str, float] | None = None) -> Table:
-    """What users felt of a run, beside the reader's prediction, if there is one, and that of the
-    simulator with the constants of its engine.
-    """
+    """What users felt of a run, beside the reader's prediction and that of the simulator."""
     measured = felt(served(run))
     ours = felt(simulated(run, found))
     header = ["", t("measured"), *([t("engine-your-prediction"), t("engine-error")] if own else [])]

@@ -1,6 +1,4 @@
-"""Markdown that results are written in, text as it is, code and tables; and how a result shows
-itself: no other place knows who prints it.
-"""
+"""Markdown that results are written in, and how a result shows itself."""
 
 import os
 import re

@@ -1,6 +1,4 @@
-"""Numbers as the page's language writes them, plain text with ordinary spaces, ready for prose; and
-what the library says in English sentences.
-"""
+"""Numbers as the page's language writes them, and sentences of the library retold."""
 
 import re
 from decimal import ROUND_HALF_UP, Context

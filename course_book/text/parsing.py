@@ -1,6 +1,4 @@
-"""Numbers as people type them: with the separators of their language, powers of ten, SI prefixes
-and units.
-"""
+"""Numbers as people type them: with separators of their language, prefixes and units."""
 
 import re
 from math import isfinite
