@@ -9,9 +9,7 @@ from course_book.text import Shown, t
 
 @dataclass(frozen=True, repr=False)
 class Walk(Shown):
-    """The flow of the chapter *Bandwidth and profiling*, to be walked: each question has two
-    answers, one of which ends in a remedy and in the causes that `course diagnose` may name there.
-    """
+    """The flow of *Bandwidth and profiling*: questions, each answer with a remedy and causes."""
 
     forks: tuple[Fork, ...] = FLOW
 

@@ -194,9 +194,7 @@ def _drawn(one: Exercise, seed: int) -> "Variant":
 
 @cache
 def _solve(one: Exercise, picks: Picks) -> tuple[Mapping[str, Any], Solution, tuple[Group, ...]]:
-    """Parameters, solution and groups. Seeds share few choices, and some answers take a whole
-    network to compute.
-    """
+    """Parameters, solution and groups, kept: seeds share choices, and some answers take long."""
     given: dict[str, Any] = {}
     for names, value in picks:
         several = names.split()
@@ -244,9 +242,7 @@ class Variant:
 
     @property
     def askable(self) -> bool:
-        """Whether no misconception can be taken for the answer, and the question does not show its
-        digits, two at least: a single one may stand anywhere.
-        """
+        """Whether no misconception can be taken for the answer, nor the question shows it."""
         low, high = self.right
         close = any(group.low <= high and low <= group.high for group in self.groups)
         if close or not isfinite(self.answer):

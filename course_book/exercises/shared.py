@@ -43,9 +43,7 @@ def steady(answer: Callable[[float], Any], off: float) -> bool:
 
 
 def headline(chip: Accelerator, dtype: str = "bf16") -> float | None:
-    """The peak with structured sparsity in FLOP/s, as large print has it; `None` where none is
-    printed.
-    """
+    """The peak with structured sparsity in FLOP/s, as large print has it, if any."""
     figure = chip.figures.get(f"matrix.{dtype}")
     return figure.sparse * UNITS[figure.unit][1] if figure and figure.sparse else None
 

@@ -17,9 +17,7 @@ FELT = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_s")
 
 
 def report(rows: Sequence[Row], manifest: Manifest, own: Mapping[str, float] | None = None) -> str:
-    """REPORT.md of lab 03: steps beside the constants fitted to them, and each run of requests,
-    the last beside what the reader predicted of it, under the names in `FELT`.
-    """
+    """REPORT.md of lab 03: steps and their constants, and runs, the last beside the reader's."""
     ours = [row for row in rows if row.op in ("step", "request")]
     return page(ours, manifest, lambda these: _section(these, own))
 

@@ -18,9 +18,7 @@ _MARKS = re.compile(r"[\\`*_\[\]<>$^~@&]|-(?=-)")  # two hyphens would become a 
 
 
 class Shown:
-    """Something that a notebook shows: its own bundle, or what the printer makes of it that
-    `COURSE_PRINT` names.
-    """
+    """Something that a notebook shows: its own bundle, or what `COURSE_PRINT`'s printer makes."""
 
     def __repr__(self) -> str:
         # An address would change with each run.
