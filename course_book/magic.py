@@ -29,8 +29,7 @@ def roofline(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Say of every call of a torch function what it takes on a chip: bound, expected, measured.
 
-    The function is counted on tensors without memory, then runs as ever; its last answer is kept
-    as `answer` beside it.
+    The function then runs as ever; its last answer is kept as `answer` beside it.
 
     Parameters
     ----------
@@ -136,8 +135,7 @@ def _sentence(name: str, chip: Accelerator, values: dict[str, Any], spread: Inte
 
 
 def picture(found: Answer, chip: Accelerator | str) -> Any:
-    """The roof of a chip in the format of what was counted, and it as a dot: on the roof as
-    bounded, below as expected and as measured.
+    """A chip's roof in the format of what was counted, which is dots: bound, expected, measured.
 
     Examples
     --------

@@ -13,8 +13,7 @@ def shown_date(price: Price) -> str:
 
 
 def rent_table(*keys: str, minutes: float = 30, gpus: tuple[int, ...] = (1,)) -> Table:
-    """The `quotes` of some chips: which offer, of which day, and what a while of it costs, with a
-    column for each number of GPUs.
+    """The `quotes` of some chips, and what a while of so many GPUs costs.
 
     Examples
     --------

@@ -62,8 +62,7 @@ def concept_map() -> Diagram:
 
 
 def concept_table() -> Cards:
-    """The concepts with the section that teaches each, and what each needs: all that the map
-    shows, in words.
+    """The concepts, the section that teaches each, and what each needs: the map in words.
 
     Examples
     --------

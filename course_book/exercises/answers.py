@@ -192,17 +192,11 @@ class Form(Shown):
 
 
 def exercise(id: str, seed: int | None = None) -> Form:  # noqa: A002
-    """An exercise to be answered: a form on the site and in a live notebook, its question
-    elsewhere.
+    """An exercise to be answered: a form on a page and in a live notebook, elsewhere its question.
 
     Parameters
     ----------
     id, seed : as in `check`.
-
-    Raises
-    ------
-    CourseError
-        If there is no such exercise.
 
     Examples
     --------

@@ -29,8 +29,7 @@ class Bias(NamedTuple):
 
 
 def bias(guesses: Iterable[Guess]) -> Bias:
-    """How far off guesses are together. Factors are averaged by their logarithms, so twice too much
-    and half of it cancel.
+    """How far off guesses are together, by logarithms: twice too much and half of it cancel.
 
     Raises
     ------
@@ -106,8 +105,7 @@ def predict(
     right: str | None = None,
     until: str = "",
 ) -> Question:
-    """A prediction that a page asks for before it answers: it goes to the box "Predict before you
-    run" above the cell, and what follows the box stays closed until the reader has guessed.
+    """A prediction that a page asks for before what follows its box opens.
 
     Parameters
     ----------

@@ -20,8 +20,7 @@ _TYPED |= {"B/s": "1.2e12", "FLOP/s": "1.2e12", "FLOP/B": "240", "OP/B": "240"}
 
 
 def texts(chapter: str, lang: str) -> Mapping[str, Any]:
-    """The texts of a chapter's exercises in one language, by exercise, with {figures} not yet
-    filled in.
+    """The texts of a chapter's exercises in one language, with {figures} not yet filled in.
 
     Examples
     --------
@@ -82,8 +81,7 @@ def common_texts(lang: str) -> Mapping[str, Any]:
 
 
 def predictions(lang: str) -> Mapping[str, Any]:
-    """What boxes that ask for a prediction say in one language: phrases, and of each prediction
-    what is to be guessed.
+    """What boxes that ask for a prediction say in one language.
 
     Examples
     --------

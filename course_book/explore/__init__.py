@@ -1,4 +1,7 @@
-"""Explorers: figures with controls, shown by a page and computed live by a notebook."""
+"""Explorers: figures with controls, shown by a page and computed live by a notebook.
+
+Each refuses, with a `CourseError`, to begin at what it does not offer.
+"""
 
 from course_book.explore.choices import CHIPS
 from course_book.explore.engines import EngineExplorer, capacity, slo

@@ -38,9 +38,7 @@ Load = namedtuple("Load", "fixed each adds most output places admits")
 
 
 def step_time(of: Any, counts: Any, decoding: Any, chunk: Any, seen: Any) -> Any:
-    """Expected seconds of a step in which so many sequences decode, each with so many tokens in
-    view, and so many tokens of a prompt are computed.
-    """
+    """Expected s of a step: sequences in decode, tokens of a prompt, tokens in view of each."""
     cached = decoding * seen
     attention = overlapped(
         of.pair * (cached + chunk * (chunk + 1) / 2),
@@ -55,9 +53,7 @@ def step_time(of: Any, counts: Any, decoding: Any, chunk: Any, seen: Any) -> Any
 def crowd(
     of: Any, counts: Any, batch: Any, chunk: Any, seen: Any, limit: Any, line: Any
 ) -> dict[str, Any]:
-    """A step of so many users under a limit in s on each output token, and the largest batches
-    that keep it and that fit; `line` is the batch of a point of the line.
-    """
+    """A step of a batch under a limit in s, and the largest batches that keep it and that fit."""
     allowed, beyond = 0, USERS + 1
     while beyond - allowed > 1:
         middle = (allowed + beyond) // 2
@@ -141,9 +137,7 @@ def _strains(of: Any, rate: Any, first: Any, tpot: Any) -> list[Any]:
 def fleet(
     of: Any, first: Any, tpot: Any, share: Any, rate: Any, gpus: Any, price: Any, line: Any
 ) -> dict[str, Any]:
-    """Replicas that bear a rate of requests a second if each is filled up to a share of what the
-    averages within the limits, in s, allow; `line` is the utilization of a point of the curve.
-    """
+    """Replicas that bear a rate, each filled up to a share of what limits in s allow averages."""
     kept, beyond = 0.0, of.most
     for _i in range(HALVINGS):
         middle = (kept + beyond) / 2

@@ -37,8 +37,7 @@ _BEYOND = 1.15  # Of the chip's memory, how much there is room for at least
 
 
 def hierarchy(chips: Sequence[Accelerator]) -> Moving:
-    """Powers of ten of memory: for each path to a chip a square as large as the arithmetic that
-    the chip could do while one byte comes over it.
+    """For each path to a chip, a square as large as the FLOP that fit into the time of one byte.
 
     Only paths whose bandwidth is published are drawn, so that nothing on the chip is.
 
@@ -152,8 +151,7 @@ def _flop(many: float) -> str:
 
 
 def fill(chip: Accelerator, cases: Sequence[tuple[Transformer, int, str]]) -> Moving:
-    """A chip's memory as the batch grows: weights, the cache of every sequence, and the batch that
-    no longer fits; with the bounds on decode that it buys.
+    """A chip's memory as the batch grows, until it no longer fits, with the bounds on decode.
 
     Everything is in bf16 but the weights; activations, which are small here, are left out.
 
@@ -284,8 +282,7 @@ def _tank(width: float, case: _Case, fastest: float, longest: float) -> Scene:
 
 
 def heads(own: Transformer, latent: Transformer) -> Moving:
-    """The heads of attention, and what a token leaves in the cache of a model: with keys and values
-    for each head, with those that the model shares, with one for all, and with a latent vector.
+    """The heads of attention, and what a token leaves in the cache: shared less, more, and latent.
 
     Parameters
     ----------
@@ -365,8 +362,7 @@ def _intensity(model: Transformer) -> float:
 
 
 def shrink(cases: Mapping[str, Mapping[str, TrainingMemory]], chip: Accelerator | str) -> Moving:
-    """What one chip holds in training, before and after each technique: a stack beside the line of
-    the chip's memory.
+    """What one chip holds in training, before and after each technique, beside its memory.
 
     Parameters
     ----------

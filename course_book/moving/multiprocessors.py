@@ -23,8 +23,7 @@ ROWS = 160  # Height of all places together, px
 
 
 def waves(chip: Accelerator) -> Moving:
-    """Tiles of a product in waves over the multiprocessors, as `measured.gaps.waves` counts them:
-    a full wave, one tile more, half a wave more, and two full ones.
+    """Tiles of a product in waves over the multiprocessors, as `measured.gaps.waves` counts them.
 
     Parameters
     ----------
@@ -128,8 +127,7 @@ PATTERNS = {
 
 
 def coalescing() -> Moving:
-    """A warp reads a matrix along its rows, one number off, every second number, and down its
-    columns: the sectors that answer, as `ops.sectors` counts them.
+    """A warp reads a matrix in four ways: the sectors that answer, as `ops.sectors` counts them.
 
     Examples
     --------
@@ -194,8 +192,7 @@ def _loads(width: float, pattern: _Pattern) -> Scene:
 
 
 def stages(one: Slice) -> Moving:
-    """A tile's slices on one multiprocessor, with one place for them in shared memory or several:
-    when each is asked for, arrives, and is multiplied, as `Slice.timeline` says.
+    """A tile's slices on one multiprocessor with several places, as `Slice.timeline` has them.
 
     Parameters
     ----------

@@ -28,8 +28,7 @@ _OWN = {
 
 
 def own_tone(label: str) -> int | None:
-    """The place in `LINES` that belongs to what a label begins with; `None` where it names neither
-    a chip nor a path.
+    """The place in `LINES` of the chip or path that a label begins with, if any.
 
     Examples
     --------

@@ -21,8 +21,7 @@ def report(rows: Sequence[Row], manifest: Manifest) -> str:
 
 
 def plot(rows: Sequence[Row]) -> Plot:
-    """Measured times of one device and one number of processes as dots, and as lines what the model
-    gives with the constants fitted to the all-reduce.
+    """Measured times of one device as dots, and as lines the model fitted to the all-reduce.
 
     Raises
     ------

@@ -47,8 +47,7 @@ def page(
     section: Callable[[list[Row]], Iterable[str]],
     heading: Callable[[Row], str] = lambda row: plain(row.device),
 ) -> str:
-    """REPORT.md: what was run, and a section, of paragraphs and tables, for all rows of one
-    heading, which is their device's name when not given.
+    """REPORT.md: what was run, and a section for all rows of one heading, by default their device.
 
     Examples
     --------

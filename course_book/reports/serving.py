@@ -128,8 +128,7 @@ def felt(done: serve.Served) -> dict[str, float]:
 
 
 def plot(rows: Sequence[Row]) -> Plot:
-    """Steps that decode, of one engine on one device, as dots, by what they read from caches, and
-    as lines what three constants give.
+    """Steps that decode as dots, by what they read from caches, and the fitted constants as lines.
 
     Raises
     ------

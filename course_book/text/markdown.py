@@ -58,8 +58,7 @@ def _printer(name: str) -> Callable[[Any], dict[str, Any]]:
 
 
 def widget_bundle(make: Callable[[], Any]) -> dict[str, Any]:
-    """The MIME bundle of the widget that `make` gives, where a live kernel can serve one; nothing
-    elsewhere.
+    """The MIME bundle of the widget that `make` gives, where a live kernel can serve one.
 
     Examples
     --------

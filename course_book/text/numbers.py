@@ -178,8 +178,7 @@ def _grouped(digits: str, lang: str) -> str:
 
 
 def retold(text: str) -> str:
-    """A sentence of the library in the page's language, phrase by phrase: those that
-    `data/words.csv` has as ``said-...``, with braces where values stand; others stay English.
+    """A sentence of the library in the page's language, by the phrases ``said-...`` of its words.
 
     Examples
     --------

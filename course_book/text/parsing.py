@@ -54,8 +54,7 @@ def _pattern(decimal: str, thousands: str) -> re.Pattern[str]:
 
 
 def page_grammar(lang: str) -> dict[str, str]:
-    """What a page needs to read numbers as `parse_number` does: the pattern, in a syntax that
-    JavaScript shares, and the marks.
+    """What a page needs to read numbers as `parse_number` does: a pattern, and the marks.
 
     Examples
     --------
