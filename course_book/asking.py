@@ -37,11 +37,5 @@ class Walk(Shown):
 
 
 def walk() -> Walk:
-    """The questions of `diagnosis.FLOW`: a page folds them, so that each answer opens the next.
-
-    Examples
-    --------
-    >>> print(walk().static_bundle()["text/markdown"].splitlines()[0])
-    Time the whole step, warm, several times.
-    """
+    """The questions of `diagnosis.FLOW`: a page folds them, so that each answer opens the next."""
     return Walk()

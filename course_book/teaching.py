@@ -21,14 +21,7 @@ PARTS = {
 
 
 class Concept(NamedTuple):
-    """A concept that the book teaches.
-
-    Attributes
-    ----------
-    term : its row in `data/words.csv`.
-    page, section : where it is taught: a chapter, and the id of a section.
-    needs : the concepts that it takes for granted, without those that these need in turn.
-    """
+    """A concept: its row in `data/words.csv`, the chapter and section that teach it, its needs."""
 
     term: str
     page: str
@@ -62,13 +55,7 @@ def concept_map() -> Diagram:
 
 
 def concept_table() -> Cards:
-    """The concepts, the section that teaches each, and what each needs: the map in words.
-
-    Examples
-    --------
-    >>> concept_table().rows[2]
-    ['lower bound', 'hello-roofline', 'peak throughput, bandwidth']
-    """
+    """The concepts, the section that teaches each, and what each needs: the map in words."""
     rows = []
     for one in concepts():
         needs = [Span(plain(t(need)), to=f"#concept-{need}") for need in one.needs]

@@ -291,10 +291,7 @@ class Variant:
         return _written(self.answer, unit, 3) if unit else n(round(self.answer), digits=4)
 
     def explained(self, group: Group) -> str:
-        """What to say to somebody whose number is this group's: the candidates by name, and what is
-        wrong with each, numbered where there are several, as two may contradict each other. How far
-        it is from the answer would give the answer away.
-        """
+        """What to say of this group's number; how far off it is would give the answer away."""
         common = common_texts(language())
         several = len(group.names) > 1
         marked = [

@@ -46,14 +46,7 @@ _ABOUT = ("key", "name", "vendor", "year", "configuration", "published", "kind")
 
 
 def given(one: serving.Calculator) -> dict[str, Any]:
-    """Sizes of models, rates of chips, and the constants of what is expected of them.
-
-    Examples
-    --------
-    >>> found = given(serving.calculator())
-    >>> found["chips"]["l4"]["short"], found["models"]["llama-3-8b"]["layers"]
-    ('L4', 32)
-    """
+    """Sizes of models, rates of chips, and the constants of what is expected of them."""
     held = _Held({}, {})
     return {
         "models": {key: _sizes(model(key)) for key in one.models},

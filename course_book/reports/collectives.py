@@ -21,13 +21,7 @@ def report(rows: Sequence[Row], manifest: Manifest) -> str:
 
 
 def plot(rows: Sequence[Row]) -> Plot:
-    """Measured times of one device as dots, and as lines the model fitted to the all-reduce.
-
-    Raises
-    ------
-    CourseError
-        If there are too few all-reduces to fit a link.
-    """
+    """Measured times of one device as dots, and as lines the model fitted to the all-reduce."""
     found, measured = fits(rows), _measured(rows)
     if ABOUT not in found:
         raise CourseError(

@@ -18,13 +18,7 @@ def report(rows: Sequence[Row], manifest: Manifest) -> str:
 
 
 def plot(rows: Sequence[Row]) -> Plot:
-    """Operators as dots under the roofline that copy, triad and matmul of the same device make.
-
-    Raises
-    ------
-    CourseError
-        If the two roofs were not both measured, or the rows are of several devices.
-    """
+    """Operators as dots under the roofline that copy, triad and matmul of the same device make."""
     here = dots(row for row, _ in timed(rows).values() if row.op in OPERATORS)
     reach = [intensity for _, intensity, _ in here]
     limits = (min([0.1, *reach]) / 2, max([1000.0, *reach]) * 2)

@@ -25,14 +25,7 @@ from course_book.text import n, table
 def report(
     rows: Sequence[Row], manifest: Manifest, *, multiprocessors: Mapping[str, int] | None = None
 ) -> str:
-    """REPORT.md: what was measured on each device, and what shows the cause of its gap to the peak.
-
-    Parameters
-    ----------
-    rows : of one or more devices; of several with one key the last counts.
-    manifest : of the run.
-    multiprocessors : by device, where known.
-    """
+    """REPORT.md of what each device reached, and why not more; `multiprocessors` by device."""
 
     def section(here: list[Row]) -> list[str]:
         last = list({row.key: row for row in here}.values())
@@ -49,24 +42,11 @@ def report(
 def plot(
     rows: Sequence[Row], published: Mapping[str, tuple[float, float, float, float]] | None = None
 ) -> Plot:
-    """Every measured device on one roofline, with a dot where each matmul came out, hollow where
-    its data were zeros, and one for the naive product.
+    """Devices on one roofline, with a dot for each matmul, hollow where its data were zeros.
 
-    A roof is the best bandwidth that copy and triad measured, cold where there is such a row, and
-    the highest peak known of the device, or its best matmul where that is higher or no peak is
-    known. Without a bandwidth there are dots only.
-
-    Parameters
-    ----------
-    rows : of one or more devices.
-    published : by label, for devices that are not in `rows`: peak in FLOP/s and bandwidth in byte/s
-        of the datasheet, and intensity and FLOP/s of a product that somebody published, drawn as a
-        square.
-
-    Raises
-    ------
-    CourseError
-        If no device has both a measured bandwidth and a peak or a matmul, and nothing is published.
+    A roof is the best bandwidth of copy and triad, cold where measured, and the highest peak known
+    or the best matmul. `published` has, by label, peak in FLOP/s and bandwidth in byte/s of the
+    datasheet, and intensity and FLOP/s of somebody's product.
     """
     # A name is no formula, whatever it holds.
     measured = [

@@ -128,13 +128,7 @@ def felt(done: serve.Served) -> dict[str, float]:
 
 
 def plot(rows: Sequence[Row]) -> Plot:
-    """Steps that decode as dots, by what they read from caches, and the fitted constants as lines.
-
-    Raises
-    ------
-    CourseError
-        If there are too few steps to fit the constants.
-    """
+    """Steps that decode as dots, by what they read from caches, and fitted constants as lines."""
     found = fit(rows)
     dots: dict[int, list[tuple[int, float]]] = {}
     for row, tokens, seen, seconds in _steps(rows):

@@ -136,9 +136,8 @@ def _first_number(part: str, text: str, lang: str) -> tuple[float, str]:
 
 
 def readings(text: str, lang: str) -> tuple[str, str] | None:
-    """How `parse_number` reads a lone mark before three digits, and how others would; `None` where
-    only one thing can be meant. Spain writes 1.010 for a thousand and ten, Mexico for 1,010: a mark
-    between thousands is read as one, and what was read is said where the answer is not right.
+    """How `parse_number` reads a lone mark before three digits, and how others would, if they do:
+    Spain writes 1.010 for a thousand and ten, Mexico for 1,010.
     """
     decimal, _, thousands, *_ = marks(lang)
     plain = _plain(text)
