@@ -156,9 +156,8 @@ def ask(
     few: bool = False,
     **choices: str | Sequence[Any],
 ) -> Callable[[Callable[..., Solution]], Exercise]:
-    """Make an exercise of the function that solves it: its id is the function's name, and its
-    chapter that of the module. Choices may be words with spaces between them; those of parameters
-    that belong together have ``__`` between the names.
+    """Make an exercise of the function that solves it, whose name is its id and whose module its
+    chapter; choices may be words, and names of what belongs together are joined by ``__``.
     """
     split = {
         names.replace("__", " "): values.split() if isinstance(values, str) else values
