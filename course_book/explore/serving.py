@@ -9,9 +9,8 @@ needs, keep to what can be translated.
 130.0
 """
 
-from collections import namedtuple
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from course_lib import network
 from course_lib.core import CourseError, formulas
@@ -79,17 +78,7 @@ MOST = 2**20  # Sequences, and tokens, beyond which nothing is offered
 LAUNCHES = 0.4
 
 
-class Calculated(
-    namedtuple(
-        "Calculated",
-        "refused about parameters weights cache activations needed available fits most "
-        "decode_light decode decode_low decode_likely decode_high "
-        "prefill_light prefill prefill_low prefill_likely prefill_high "
-        "user all user_low user_likely user_high all_low all_likely all_high "
-        "usd usd_least usd_prompt first binds share advice",
-        defaults=("", *[None] * 30, "", None, ""),
-    )
-):
+class Calculated(NamedTuple):
     """What the calculator says of a state, in base units; `None` where there is nothing to say.
 
     Why there is no answer, as a key, and what that is about; of the model its parameters; on each
@@ -99,6 +88,42 @@ class Calculated(
     tokens that are written and read; the first compute-bound batch; what most of a step goes to,
     how much of it, and what to do, as a key.
     """
+
+    refused: str
+    about: str = ""
+    parameters: Any = None
+    weights: Any = None
+    cache: Any = None
+    activations: Any = None
+    needed: Any = None
+    available: Any = None
+    fits: Any = None
+    most: Any = None
+    decode_light: Any = None
+    decode: Any = None
+    decode_low: Any = None
+    decode_likely: Any = None
+    decode_high: Any = None
+    prefill_light: Any = None
+    prefill: Any = None
+    prefill_low: Any = None
+    prefill_likely: Any = None
+    prefill_high: Any = None
+    user: Any = None
+    all: Any = None
+    user_low: Any = None
+    user_likely: Any = None
+    user_high: Any = None
+    all_low: Any = None
+    all_likely: Any = None
+    all_high: Any = None
+    usd: Any = None
+    usd_least: Any = None
+    usd_prompt: Any = None
+    first: Any = None
+    binds: str = ""
+    share: Any = None
+    advice: str = ""
 
 
 def limits(step: Any) -> dict[str, float]:
@@ -284,8 +309,8 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
         times |= {f"{name}_{end}": getattr(time, end) for end in ("low", "high")}
     for name, many in (("user", 1), ("all", batch * copies)):
         times[name] = rate(many, step.speed_of_light)
-        for end, time in (("low", likely.high), ("likely", likely.expected), ("high", likely.low)):
-            times[f"{name}_{end}"] = rate(many, time)
+        for end, of_end in (("low", "high"), ("likely", "expected"), ("high", "low")):
+            times[f"{name}_{end}"] = rate(many, getattr(likely, of_end))
     found = Calculated(
         "",
         parameters=parameters,
