@@ -179,13 +179,7 @@ def source_table() -> Cards:
 
 
 def figure_name(name: str) -> str:
-    """A figure's name in words of the page: ``"matrix.bf16"`` is *matrix bf16*.
-
-    Examples
-    --------
-    >>> figure_name("matrix.bf16"), figure_name("nvlink.per_direction")
-    ('matrix bf16', 'nvlink, one direction')
-    """
+    """A figure's name in words of the page: ``"matrix.bf16"`` is *matrix bf16*."""
     first, _, rest = name.partition(".")
     ways = {"per_direction": t("one-direction"), "bidirectional": t("both-directions")}
     shown = t(first.replace("_", "-")) if first in {*_NAMED.split(), *PARTS} else first

@@ -20,13 +20,7 @@ CHIPS = ("a100-sxm-80", "h100-sxm", "b200-sxm", "rtx-4090")
 
 
 def title(kernel: str, *, causal: bool = False) -> str:
-    """What a kernel is called.
-
-    Examples
-    --------
-    >>> title("fused"), title("attention", causal=True)
-    ('bias + gelu + dropout', 'causal attention')
-    """
+    """What a kernel is called."""
     if kernel == "fused":
         return " + ".join(named(one) for one in ("bias", "gelu", "dropout"))
     return named("causal attention" if causal else "vector addition" if kernel == "add" else kernel)
