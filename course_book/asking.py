@@ -9,9 +9,7 @@ from course_book.text import Shown, t
 
 @dataclass(frozen=True, repr=False)
 class Walk(Shown):
-    """The flow of the chapter *Bandwidth and profiling*, to be walked: each question has two
-    answers, one of which ends in a remedy and in the causes that `course diagnose` may name there.
-    """
+    """The flow of *Bandwidth and profiling*: questions, each answer with a remedy and causes."""
 
     forks: tuple[Fork, ...] = FLOW
 
@@ -39,11 +37,5 @@ class Walk(Shown):
 
 
 def walk() -> Walk:
-    """The questions of `diagnosis.FLOW`: a page folds them, so that each answer opens the next.
-
-    Examples
-    --------
-    >>> print(walk().static_bundle()["text/markdown"].splitlines()[0])
-    Time the whole step, warm, several times.
-    """
+    """The questions of `diagnosis.FLOW`: a page folds them, so that each answer opens the next."""
     return Walk()

@@ -14,10 +14,10 @@ from course_lib.bench.record import sample
 from course_lib.core.checks import shown
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
-from course_tools import calibrate
 from course_tools.counting import count
 from course_book.answers import Answer, Interval, Term, cited, in_each_language
-from course_book.answers.steps import operators
+from course_book.answers.record import expected
+from course_book.answers.steps import floats, operators
 from course_book.text import language, n, t
 
 # S that the function is run for where it is measured.
@@ -29,8 +29,7 @@ def roofline(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Say of every call of a torch function what it takes on a chip: bound, expected, measured.
 
-    The function is counted on tensors without memory, then runs as ever; its last answer is kept
-    as `answer` beside it.
+    The function then runs as ever; its last answer is kept as `answer` beside it.
 
     Parameters
     ----------
@@ -91,14 +90,7 @@ def counted(
             f"cannot be counted"
         )
     step = count(function, *inputs, **named).on(on)
-    spread, likely = None, None
-    try:
-        found = calibrate.predict(step, on)
-    except CourseError:  # no constants: the bound stands alone
-        pass
-    else:
-        likely = float(found.expected)
-        spread = Interval(float(found.low), float(found.high), "s", found.evidence)
+    found, spread, _ = expected(step, on)
     device = "cuda" if any(one.device.type == "cuda" for one in tensors) else "cpu"
     seconds = None
     if measured or (measured is None and machine(device).key == on.key):
@@ -106,13 +98,10 @@ def counted(
         once = functools.partial(with_device.timed, lambda: function(*inputs, **named))
         seconds = float(sample(once, _BUDGET).median)
     values = {
-        "lower_s": float(step.lower),
-        "speed_of_light_s": float(step.speed_of_light),
+        **floats(step, "lower speed_of_light", "{}_s"),
         "bound": str(step.bound),
-        "flops": float(step.flops),
-        "bytes": float(step.bytes),
-        "intensity": float(step.intensity),
-        "expected_s": likely,
+        **floats(step, "flops bytes intensity"),
+        "expected_s": None if found is None else float(found.expected),
         "measured_s": seconds,
     }
     whole = float(step.lower)
@@ -146,8 +135,7 @@ def _sentence(name: str, chip: Accelerator, values: dict[str, Any], spread: Inte
 
 
 def picture(found: Answer, chip: Accelerator | str) -> Any:
-    """The roof of a chip in the format of what was counted, and it as a dot: on the roof as
-    bounded, below as expected and as measured.
+    """A chip's roof in the format of what was counted, which is dots: bound, expected, measured.
 
     Examples
     --------

@@ -13,14 +13,7 @@ def shown_date(price: Price) -> str:
 
 
 def rent_table(*keys: str, minutes: float = 30, gpus: tuple[int, ...] = (1,)) -> Table:
-    """The `quotes` of some chips: which offer, of which day, and what a while of it costs, with a
-    column for each number of GPUs.
-
-    Examples
-    --------
-    >>> rent_table("t4", minutes=60).rows[0]
-    ['T4', 'AWS', 'g4dn.xlarge', '**2023-08-16, out of date**', '0.53', '0.53']
-    """
+    """The `quotes` of some chips, and what a while of so many GPUs costs."""
     if not keys:
         raise CourseError("keys must name a chip at least: rent_table('h100-sxm')")
     hours = float(positive("minutes", minutes)) / 60

@@ -127,9 +127,7 @@ def figure_tables() -> Folded:
 
 
 def dispute_table(page: str = "") -> Cards:
-    """Every figure that sources disagree about: ours, theirs, and why we keep ours; `page` holds
-    `figure_tables`, if it is another one.
-    """
+    """Figures that sources disagree about, ours and theirs; `page` holds `figure_tables`."""
     rows = [
         [
             one.short,
@@ -154,9 +152,7 @@ def price_table() -> Table:
 
 
 def model_table() -> Table:
-    """Every model: its shape, its computed parameters, and how far the published count is from
-    them.
-    """
+    """Every model: its shape, its computed parameters, and how far the published are from them."""
     header = _header(
         "model year parameters active-parameters published difference layers width heads mlp "
         "vocabulary context"
@@ -183,13 +179,7 @@ def source_table() -> Cards:
 
 
 def figure_name(name: str) -> str:
-    """A figure's name in words of the page: ``"matrix.bf16"`` is *matrix bf16*.
-
-    Examples
-    --------
-    >>> figure_name("matrix.bf16"), figure_name("nvlink.per_direction")
-    ('matrix bf16', 'nvlink, one direction')
-    """
+    """A figure's name in words of the page: ``"matrix.bf16"`` is *matrix bf16*."""
     first, _, rest = name.partition(".")
     ways = {"per_direction": t("one-direction"), "bidirectional": t("both-directions")}
     shown = t(first.replace("_", "-")) if first in {*_NAMED.split(), *PARTS} else first
@@ -236,9 +226,7 @@ def _source(source: Source) -> Markdown:
 
 
 def _linked(one: Accelerator, name: str, unit: str) -> str:
-    """A chip's figure in the unit of its column, leading to the row that says where it is from;
-    marked where sources disagree.
-    """
+    """A chip's figure in its column's unit, linked to its source, marked where disputed."""
     figure = one.figures.get(name)
     if not figure:
         return ""

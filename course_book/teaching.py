@@ -1,6 +1,4 @@
-"""What a course is planned with: how the book's concepts build on one another, and which mistakes
-its exercises recognize.
-"""
+"""What a course is planned with: how concepts build on one another, and mistakes."""
 
 import csv
 from functools import cache
@@ -23,14 +21,7 @@ PARTS = {
 
 
 class Concept(NamedTuple):
-    """A concept that the book teaches.
-
-    Attributes
-    ----------
-    term : its row in `data/words.csv`.
-    page, section : where it is taught: a chapter, and the id of a section.
-    needs : the concepts that it takes for granted, without those that these need in turn.
-    """
+    """A concept: its row in `data/words.csv`, the chapter and section that teach it, its needs."""
 
     term: str
     page: str
@@ -64,14 +55,7 @@ def concept_map() -> Diagram:
 
 
 def concept_table() -> Cards:
-    """The concepts with the section that teaches each, and what each needs: all that the map
-    shows, in words.
-
-    Examples
-    --------
-    >>> concept_table().rows[2]
-    ['lower bound', 'hello-roofline', 'peak throughput, bandwidth']
-    """
+    """The concepts, the section that teaches each, and what each needs: the map in words."""
     rows = []
     for one in concepts():
         needs = [Span(plain(t(need)), to=f"#concept-{need}") for need in one.needs]
@@ -82,9 +66,7 @@ def concept_table() -> Cards:
 
 
 def mistake_tables() -> Folded:
-    """For each chapter, the mistakes that its exercises recognize: what was done, what the
-    feedback says of it, and the exercises. A page folds each chapter.
-    """
+    """By chapter, the mistakes that its exercises recognize, with feedback and exercises."""
     said = common_texts(language())["misconceptions"]
     header = [t("mistake"), t("feedback"), t("exercises")]
     found = []

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from course_tools.claims import SPEEDS, Judgment
-from course_book.answers.record import Answer, Remedy, Term, in_each_language
+from course_book.answers.record import Answer, Remedy, Term, fields, in_each_language
 from course_book.text import n, t
 
 # What each explanation changes of what was asked, by the names of options; of others it is a hint.
@@ -24,16 +24,13 @@ def verified(found: Judgment) -> Answer:
     unit = SPEEDS[found.speed][0]
     si = 1e-3 if unit == "ms" else 1.0
     values = {
-        "verdict": found.verdict,
-        "factor": found.factor,
+        **fields(found, "verdict factor"),
         "claimed": si * found.claimed,
         "limit": si * found.limit,
         "unit": unit.removeprefix("m") if unit == "ms" else unit,
-        "term": found.term,
-        "format": found.format,
+        **fields(found, "term format"),
         "formats": list(found.formats),
-        "batch": found.batch,
-        "margin": found.margin,
+        **fields(found, "batch margin"),
         "explanations": dict(found.explanations),
     }
     longest = max(found.seconds.values())

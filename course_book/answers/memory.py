@@ -12,7 +12,7 @@ from course_tools.counting import Named
 from course_tools.counting import named as model_named
 from course_tools.serve import Pool, pool
 from course_tools.serve.memory import devices
-from course_book.answers.record import Answer, Interval, Remedy, Term, in_each_language
+from course_book.answers.record import Answer, Interval, Remedy, Term, fields, in_each_language
 from course_book.text import n, t
 
 # Shares of the pool around it, or half as much of the memory, where lines of engines' logs lie, of
@@ -72,8 +72,7 @@ def fits(
             "needed_bytes": kept.weights + one.cache,
             "reserved_bytes": sum(one.reserved.values()),
             "kv_bytes_per_token": kept.token,
-            "longest_context": one.longest_context,
-            "most_users": one.most_users,
+            **fields(one, "longest_context most_users"),
             **more,
         },
         say,

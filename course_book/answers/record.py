@@ -6,8 +6,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from course_lib import CourseError
+from course_lib.core import Estimate
 from course_lib.specs import Accelerator
 from course_lib.specs.provenance import sources
+from course_tools import calibrate
 from course_book.text import in_language, languages
 
 Question = Literal["fits", "predict", "verify", "diagnose", "serve", "train", "me"]
@@ -114,6 +117,24 @@ def refused(message: str) -> dict[str, Any]:
         "value": next(filter(None, value.groups()), None) if value else None,
         "remedy": next(filter(None, remedy.groups()), None) if remedy else None,
     }
+
+
+def fields(found: Any, names: str) -> dict[str, Any]:
+    """Some of what a record has, by name."""
+    return {name: getattr(found, name) for name in names.split()}
+
+
+def expected(
+    step: Estimate | None, chip: Accelerator, **how: Any
+) -> tuple[calibrate.Prediction | None, Interval | None, str]:
+    """The likely time of a pass and its range, or why nobody knows it."""
+    if step is None:
+        return None, None, "there is no such pass"
+    try:
+        found = calibrate.predict(step, chip, **how)
+    except CourseError as error:
+        return None, None, str(error)
+    return found, Interval(float(found.low), float(found.high), "s", found.evidence), ""
 
 
 def cited(chip: Accelerator, *figures: str) -> tuple[str, ...]:

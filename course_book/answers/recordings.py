@@ -7,7 +7,7 @@ from course_tools.diagnosis import Diagnosis
 from course_tools.diagnosis.differences import Comparison
 from course_tools.diagnosis.ncu import KernelCounters
 from course_tools.diagnosis.sums import Total
-from course_book.answers.record import Answer, Remedy, Term, in_each_language
+from course_book.answers.record import Answer, Remedy, Term, fields, in_each_language
 from course_book.text import n, t
 
 
@@ -20,16 +20,11 @@ def diagnosed(found: Diagnosis) -> Answer:
         question="diagnose",
         answer=in_each_language(lambda: _sentence(found)),
         values={
-            "cause": found.cause,
-            "confidence": found.confidence,
-            "whole": found.whole,
+            **fields(found, "cause confidence whole"),
             "gain": {"seconds": found.gain, "share": found.gain / found.window},
-            "window": found.window,
-            "busy": found.busy,
-            "devices": found.devices,
-            "chip": found.chip,
+            **fields(found, "window busy devices chip"),
         },
-        assumed={"taken_for": found.taken_for, "like": found.like},
+        assumed=fields(found, "taken_for like"),
         because=tuple(Term(one.what, one.seconds, "s", one.share) for one in found.evidence),
         next=remedies,
         more={
@@ -37,11 +32,9 @@ def diagnosed(found: Diagnosis) -> Answer:
             "advice": t(f"advice-{found.advice}"),
             "alternatives": [{"cause": key, "share": of} for key, of in found.alternatives],
             "operators": [
-                {**one._asdict(), "distance": one.distance, "overcounted": one.overcounted}
-                for one in found.operators
+                one._asdict() | fields(one, "distance overcounted") for one in found.operators
             ],
-            "taken_for": found.taken_for,
-            "like": found.like,
+            **fields(found, "taken_for like"),
             "cannot_tell": [t(f"lacks-{key}") for key in found.cannot_tell],
             "path": [
                 {"question": t(f"flow-{key}"), "answer": answer, "basis": basis(found, key, answer)}

@@ -7,17 +7,16 @@ from typing import Any
 import numpy as np
 
 from course_tools import serve
-from course_book.answers.record import Answer, Interval, Term, in_each_language
+from course_book.answers.record import Answer, Interval, Term, fields, in_each_language
 from course_book.text import n, t
 
 
 def measures(done: serve.Served, limits: Mapping[str, float]) -> dict[str, Any]:
     """What requests met, in SI units: percentiles of each latency that they have."""
     felt = [name for name in serve.LATENCIES if getattr(done, name).size]
-    names = ("tokens_per_s", "preemptions", "cache_used", "steps", "calibrated", "source")
     found: dict[str, Any] = {"requests": len(done.arrived), "makespan_s": done.makespan}
     found |= {f"{name}_s": done.percentiles(name) for name in felt}
-    found |= {name: getattr(done, name) for name in names}
+    found |= fields(done, "tokens_per_s preemptions cache_used steps calibrated source")
     return {**found, "goodput_per_s": done.goodput(limits)} if limits else found
 
 
@@ -72,9 +71,6 @@ def planned(
     """The cheapest layout that keeps the limits; `moved` is what each input does to its price."""
     best = layouts[0]
 
-    def some(one: serve.ServingLayout, *names: str) -> dict[str, Any]:
-        return {name: getattr(one, name) for name in names}
-
     def say() -> str:
         usd = {"usd": n(best.usd_per_hour), "tokens": n(best.usd_per_mtoken)}
         return t("say-planned").format(chips=n(best.chips), **usd)
@@ -83,15 +79,15 @@ def planned(
         question="serve",
         answer=in_each_language(say),
         values={
-            **some(best, "replicas", "usd_per_mtoken", "usd_per_hour"),
+            **fields(best, "replicas usd_per_mtoken usd_per_hour"),
             "rate_per_replica": best.rate,
         },
         assumed={"formats": dict(formats)},
         sources=(best.outcome.source,) if best.outcome.source else (),
         more={
-            "layout": some(best, "tp", "ep", "replicas", "chips"),
+            "layout": fields(best, "tp ep replicas chips"),
             "sensitivity": {k: v if math.isfinite(v) else None for k, v in moved.items()},
-            "others": [some(one, "tp", "replicas", "usd_per_mtoken") for one in layouts[1:]],
+            "others": [fields(one, "tp replicas usd_per_mtoken") for one in layouts[1:]],
             "replica": measures(best.outcome, limits),
         },
     )

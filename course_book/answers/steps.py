@@ -10,7 +10,16 @@ from course_lib.core.dtypes import BITS, element
 from course_lib.specs import Accelerator
 from course_tools import calibrate
 from course_tools.counting import Costs
-from course_book.answers.record import Answer, Interval, Remedy, Term, cited, in_each_language
+from course_book.answers.record import (
+    Answer,
+    Interval,
+    Remedy,
+    Term,
+    cited,
+    expected,
+    fields,
+    in_each_language,
+)
 from course_book.text import n, named, t
 
 # The rates of a chip as what a step may be bound by.
@@ -21,18 +30,6 @@ _TERMS, _CHANGES = 6, 3
 _WORTH = 1.02
 # Formats that weights and cache are narrowed to, widest first: what engines serve.
 _NARROWER = {"weights": ("fp8", "awq"), "cache": ("fp8",)}
-
-
-def _likely(
-    step: Estimate | None, chip: Accelerator, **how: Any
-) -> tuple[calibrate.Prediction | None, str]:
-    """The likely time of a pass, or why nobody knows it."""
-    if step is None:
-        return None, "there is no such pass"
-    try:
-        return calibrate.predict(step, chip, **how), ""
-    except CourseError as error:
-        return None, str(error)
 
 
 def operators(step: Estimate) -> list[tuple[str, str, Estimate]]:
@@ -46,17 +43,9 @@ def operators(step: Estimate) -> list[tuple[str, str, Estimate]]:
 def predicted(
     answer: Costs, chip: Accelerator, asked: dict[str, Any], again: Callable[..., Costs], **how: Any
 ) -> Answer:
-    """What a step takes.
-
-    Parameters
-    ----------
-    answer, chip : from `counting.ask`, and the chip that it was asked for.
-    asked : the options that may change: batch, weights, cache and tp.
-    again : the same question with some of these replaced.
-    how : constants and engine, as in `calibrate.predict`.
-    """
+    """What a step takes; `again` asks anew with some of `asked` replaced, `how` is `predict`'s."""
     step = answer.step
-    found, why = _likely(step, chip, **how)
+    found, spread, why = expected(step, chip, **how)
     tokens = answer.batch * (answer.context if answer.headline == "prefill" else 1)
     times = {name: float(getattr(step, name)) for name in ("speed_of_light", "lower", "upper")}
     likely = None if found is None else float(found.expected)
@@ -68,10 +57,7 @@ def predicted(
         "fits": bool(answer.fit.fits),
     }
     terms = sorted(operators(step), key=lambda one: -float(one[2].lower))[:_TERMS]
-    spread = None
-    if found is not None:
-        low, high = float(found.low), float(found.high)
-        spread = Interval(low, high, "s", found.evidence)
+    named_terms = [(f"{of}: {name}" if of != name else name, one) for of, name, one in terms]
     constants = [found.source] if found is not None else []
     return Answer(
         question="predict",
@@ -79,13 +65,8 @@ def predicted(
         values=values,
         assumed={**answer.assumed, "formats": dict(answer.said)},
         because=tuple(
-            Term(
-                f"{part}: {name}" if part != name else name,
-                float(one.lower),
-                "s",
-                float(one.lower / step.lower),
-            )
-            for part, name, one in terms
+            Term(name, float(one.lower), "s", float(one.lower / step.lower))
+            for name, one in named_terms
         ),
         next=changes(answer, asked, again),
         sources=(*cited(chip, f"matrix.{answer.formats.matmul}", "bandwidth"), *constants),
@@ -111,9 +92,7 @@ def _sentence(
 def changes(
     answer: Costs, asked: dict[str, Any], again: Callable[..., Costs]
 ) -> tuple[Remedy, ...]:
-    """What would give the most tokens a second, each counted anew, by the bound; of a traced model
-    nothing, as each takes a trace.
-    """
+    """What would give most tokens a second, counted anew by the bound, unless it was traced."""
     if answer.traced:
         return ()
 
@@ -158,31 +137,27 @@ def _record(
     passes = {"decode": answer.decode, "prefill": answer.prefill}
     fit, times_of = answer.fit, {"reason": why}
     if found is not None:
-        times = _floats(found, "expected low high", "{}_s")
         times_of = {
-            **times,
-            "state": found.state,
-            "engine": found.engine,
+            **floats(found, "expected low high", "{}_s"),
+            **fields(found, "state engine"),
             "lender": found.source_chip,
-            "source": found.source,
-            "evidence": found.evidence,
+            **fields(found, "source evidence"),
         }
     by_unit = {"matrix": 0.0, "vector": 0.0}
     for _, _, one in operators(step):
         if one.work is not None:
             by_unit[one.work.unit] += float(one.flops)
-    memory = _floats(fit, "needed available") | _floats(fit.memory, "weights")
-    memory |= {"cache": float(fit.memory.kv), **_floats(fit.memory, "activations")}
+    memory = floats(fit, "needed available") | floats(fit.memory, "weights")
+    memory |= {"cache": float(fit.memory.kv), **floats(fit.memory, "activations")}
     most = float(fit.max_batch)
     crossover: dict[str, Any] = {"batch": None, "reason": answer.missing.get("crossover", "")}
     if (met := answer.crossover) is not None:
-        names = ("batch", "reason", "limit_intensity", "ridge", "weights_only_batch")
-        crossover = {name: getattr(met, name) for name in names}
+        crossover = fields(met, "batch reason limit_intensity ridge weights_only_batch")
     fusing: dict[str, Any] = {"reason": answer.missing.get("fused", "")}
     if (fused := answer.fused) is not None:
         fusing = {f"unfused_{name}": getattr(fused, name) for name in ("bytes", "kernels")}
-        fusing |= {"unfused_lower_s": fused.lower}
-        fusing |= {"saved_bytes": fused.saved_bytes, "saved_s": fused.saved}
+        fusing |= {"unfused_lower_s": fused.lower, **fields(fused, "saved_bytes")}
+        fusing["saved_s"] = fused.saved
     return {
         "model": answer.name,
         "architecture": answer.architecture,
@@ -191,9 +166,7 @@ def _record(
         "pass": answer.headline,
         "batch": answer.batch,
         "context": answer.context,
-        "formats": {
-            name: getattr(answer.formats, name) for name in ("w", "x", "kv", "matmul", "attention")
-        },
+        "formats": fields(answer.formats, "w x kv matmul attention"),
         "parameters": answer.parameters,
         "active_parameters": answer.active,
         "as_written_s": None if answer.as_written is None else float(answer.as_written.lower),
@@ -215,7 +188,7 @@ def _record(
     }
 
 
-def _floats(found: Any, names: str, key: str = "{}") -> dict[str, Any]:
+def floats(found: Any, names: str, key: str = "{}") -> dict[str, Any]:
     """Some of a record's numbers: what JSON holds is never an array."""
     return {key.format(name): float(getattr(found, name)) for name in names.split()}
 
@@ -223,10 +196,10 @@ def _floats(found: Any, names: str, key: str = "{}") -> dict[str, Any]:
 def _times(step: Estimate) -> dict[str, Any]:
     """A pass as numbers."""
     return {
-        **_floats(step, "lower upper", "{}_s"),
+        **floats(step, "lower upper", "{}_s"),
         "bound": str(step.bound),
-        **_floats(step, "t_math t_memory t_network", "{}_s"),
-        **_floats(step, "flops bytes"),
+        **floats(step, "t_math t_memory t_network", "{}_s"),
+        **floats(step, "flops bytes"),
         "kernels": int(float(step.kernels)),
     }
 
@@ -241,10 +214,10 @@ def _pass(
     """One of the two passes, or why the model has none."""
     if one is None:
         return {"reason": answer.missing.get(name, "")}
-    found, why = _likely(one, chip, **how)
-    expected = {"expected_s": None if found is None else float(found.expected)}
+    found, _, why = expected(one, chip, **how)
+    likely = {"expected_s": None if found is None else float(found.expected)}
     light = {"speed_of_light_s": float(one.speed_of_light)}
-    return {**light, **_times(one), **expected, **({"reason": why} if why else {})}
+    return {**light, **_times(one), **likely, **({"reason": why} if why else {})}
 
 
 def _line(part: str, name: str, one: Estimate, step: Estimate, chip: Accelerator) -> dict[str, Any]:
@@ -256,7 +229,7 @@ def _line(part: str, name: str, one: Estimate, step: Estimate, chip: Accelerator
         "unit": work.unit if work is not None else None,
         "dtype": work.dtype if work is not None else None,
         "kernels": int(float(one.kernels)),
-        **_floats(one, "flops bytes intensity"),
+        **floats(one, "flops bytes intensity"),
         "ridge": chip.ridge(work.dtype, work.unit) if work is not None and known else None,
         "bound": str(one.bound),
         "seconds": float(one.lower),

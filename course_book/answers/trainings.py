@@ -5,7 +5,7 @@ from typing import Any
 
 from course_lib.specs import Transformer
 from course_tools import train
-from course_book.answers.record import Answer, Interval, Term, cited, in_each_language
+from course_book.answers.record import Answer, Interval, Term, cited, fields, in_each_language
 from course_book.text import n, retold, t
 
 
@@ -27,10 +27,7 @@ def trained(
         answer=in_each_language(lambda: _sentence(step)),
         values={
             "memory_bytes": step.memory.total,
-            "fits": step.fits,
-            "risk": step.risk,
-            "tokens_per_s_per_chip": step.tokens_per_s_per_chip,
-            "mfu": step.mfu,
+            **fields(step, "fits risk tokens_per_s_per_chip mfu"),
             **run,
         },
         assumed={"layout": str(step.layout), "dtype": step.dtype},

@@ -1,6 +1,4 @@
-"""The exercises by their ids; what an answer to one is: right, close, or wrong, perhaps in a way
-that others were wrong before; and an exercise as something to fill in.
-"""
+"""The exercises by their ids, what an answer to one is, and an exercise as something to fill in."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,15 +66,7 @@ def get(id: str) -> Exercise:  # noqa: A002 - what an exercise's name is called
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What `check` says of an answer. A notebook shows its text.
-
-    Attributes
-    ----------
-    verdict : ``"right"``, ``"close"``, ``"misconception"``, ``"thousand"`` or ``"percent"`` for a
-        slip of the prefix or of per cent, or ``"wrong"``.
-    names : the misconceptions that give this number.
-    text : in the page's language.
-    """
+    """What `check` says: a verdict, the misconceptions that give the number, and a text."""
 
     verdict: Verdict
     names: tuple[str, ...]
@@ -202,17 +192,11 @@ class Form(Shown):
 
 
 def exercise(id: str, seed: int | None = None) -> Form:  # noqa: A002
-    """An exercise to be answered: a form on the site and in a live notebook, its question
-    elsewhere.
+    """An exercise to be answered: a form on a page and in a live notebook, elsewhere its question.
 
     Parameters
     ----------
     id, seed : as in `check`.
-
-    Raises
-    ------
-    CourseError
-        If there is no such exercise.
 
     Examples
     --------

@@ -1,6 +1,4 @@
-"""What readers predict before the book answers: one number or one choice, and how far off all the
-guesses were together.
-"""
+"""What readers predict before the book answers, and how far off all guesses were together."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,21 +22,14 @@ class Guess(NamedTuple):
 
 
 class Bias(NamedTuple):
-    """How far off guesses are together, by geometric means.
-
-    Attributes
-    ----------
-    optimism : by what factor they are too optimistic; below one, too pessimistic.
-    spread : by what factor a guess is off, to whichever side.
-    """
+    """Factors by which guesses are too optimistic, and off to whichever side."""
 
     optimism: float
     spread: float
 
 
 def bias(guesses: Iterable[Guess]) -> Bias:
-    """How far off guesses are together. Factors are averaged by their logarithms, so twice too much
-    and half of it cancel.
+    """How far off guesses are together, by logarithms: twice too much and half of it cancel.
 
     Raises
     ------
@@ -114,8 +105,7 @@ def predict(
     right: str | None = None,
     until: str = "",
 ) -> Question:
-    """A prediction that a page asks for before it answers: it goes to the box "Predict before you
-    run" above the cell, and what follows the box stays closed until the reader has guessed.
+    """A prediction that a page asks for before what follows its box opens.
 
     Parameters
     ----------

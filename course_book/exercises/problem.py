@@ -51,9 +51,7 @@ Picks = tuple[tuple[str, Any], ...]
 
 
 class Group(NamedTuple):
-    """Misconceptions that give the same number: their names, the number, and the range that is
-    taken for it.
-    """
+    """Misconceptions that give the same number, and the range that is taken for it."""
 
     names: tuple[str, ...]
     value: float
@@ -158,9 +156,8 @@ def ask(
     few: bool = False,
     **choices: str | Sequence[Any],
 ) -> Callable[[Callable[..., Solution]], Exercise]:
-    """Make an exercise of the function that solves it: its id is the function's name, and its
-    chapter that of the module. Choices may be words with spaces between them; those of parameters
-    that belong together have ``__`` between the names.
+    """Make an exercise of the function that solves it, whose name is its id and whose module its
+    chapter; choices may be words, and names of what belongs together are joined by ``__``.
     """
     split = {
         names.replace("__", " "): values.split() if isinstance(values, str) else values
@@ -196,9 +193,7 @@ def _drawn(one: Exercise, seed: int) -> "Variant":
 
 @cache
 def _solve(one: Exercise, picks: Picks) -> tuple[Mapping[str, Any], Solution, tuple[Group, ...]]:
-    """Parameters, solution and groups. Seeds share few choices, and some answers take a whole
-    network to compute.
-    """
+    """Parameters, solution and groups, kept: seeds share choices, and some answers take long."""
     given: dict[str, Any] = {}
     for names, value in picks:
         several = names.split()
@@ -246,9 +241,7 @@ class Variant:
 
     @property
     def askable(self) -> bool:
-        """Whether no misconception can be taken for the answer, and the question does not show its
-        digits, two at least: a single one may stand anywhere.
-        """
+        """Whether no misconception can be taken for the answer, nor the question shows it."""
         low, high = self.right
         close = any(group.low <= high and low <= group.high for group in self.groups)
         if close or not isfinite(self.answer):
@@ -279,9 +272,7 @@ class Variant:
         return {k: v for k, v in SLIPS.items() if k != "percent" or self.exercise.unit == "%"}
 
     def text(self, name: str) -> str:
-        """A text of the exercise, ``"title"``, ``"question"`` or ``"solution"``, with this
-        variant's figures.
-        """
+        """A text, ``"title"``, ``"question"`` or ``"solution"``, with this variant's figures."""
         return self._fill(self._texts()[name])
 
     @property
@@ -299,10 +290,7 @@ class Variant:
         return _written(self.answer, unit, 3) if unit else n(round(self.answer), digits=4)
 
     def explained(self, group: Group) -> str:
-        """What to say to somebody whose number is this group's: the candidates by name, and what is
-        wrong with each, numbered where there are several, as two may contradict each other. How far
-        it is from the answer would give the answer away.
-        """
+        """What to say of this group's number; how far off it is would give the answer away."""
         common = common_texts(language())
         several = len(group.names) > 1
         marked = [

@@ -33,9 +33,7 @@ def led(first: str, chips: str, without: str = "") -> str:
 
 
 def printed(value: float) -> float:
-    """What a text of four digits shows of a number. An answer that must be met exactly has to be
-    the same from there.
-    """
+    """A number to the four digits that a text shows, from which exact answers must follow."""
     return float(f"{value:.4g}")
 
 
@@ -45,9 +43,7 @@ def steady(answer: Callable[[float], Any], off: float) -> bool:
 
 
 def headline(chip: Accelerator, dtype: str = "bf16") -> float | None:
-    """The peak with structured sparsity in FLOP/s, as large print has it; `None` where none is
-    printed.
-    """
+    """The peak with structured sparsity in FLOP/s, as large print has it, if any."""
     figure = chip.figures.get(f"matrix.{dtype}")
     return figure.sparse * UNITS[figure.unit][1] if figure and figure.sparse else None
 
@@ -63,8 +59,6 @@ def less(batch: float | None) -> float | None:
 
 
 def sparse_ridge(chip: Accelerator, dtype: str = "bf16") -> float | None:
-    """The ridge point that somebody gets who divides the sparse headline by the bandwidth,
-    FLOP/byte.
-    """
+    """The ridge point of whoever divides the sparse headline by the bandwidth, FLOP/byte."""
     peak = headline(chip, dtype)
     return peak / chip.bandwidth if peak else None

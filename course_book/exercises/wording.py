@@ -1,6 +1,4 @@
-"""The texts of exercises: `data/exercises` has a file for each chapter and language, and one for
-what all share.
-"""
+"""The texts of exercises: a file for each chapter and language, and one for what all share."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -22,8 +20,7 @@ _TYPED |= {"B/s": "1.2e12", "FLOP/s": "1.2e12", "FLOP/B": "240", "OP/B": "240"}
 
 
 def texts(chapter: str, lang: str) -> Mapping[str, Any]:
-    """The texts of a chapter's exercises in one language, by exercise, with {figures} not yet
-    filled in.
+    """The texts of a chapter's exercises in one language, with {figures} not yet filled in.
 
     Examples
     --------
@@ -84,8 +81,7 @@ def common_texts(lang: str) -> Mapping[str, Any]:
 
 
 def predictions(lang: str) -> Mapping[str, Any]:
-    """What boxes that ask for a prediction say in one language: phrases, and of each prediction
-    what is to be guessed.
+    """What boxes that ask for a prediction say in one language.
 
     Examples
     --------

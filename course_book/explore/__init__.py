@@ -1,5 +1,6 @@
-"""Explorers: figures with controls that a page shows without a kernel and a notebook with one
-computes live.
+"""Explorers: figures with controls, shown by a page and computed live by a notebook.
+
+Each refuses, with a `CourseError`, to begin at what it does not offer.
 """
 
 from course_book.explore.choices import CHIPS

@@ -5,7 +5,8 @@ The functions keep to what `course_press.outputs.translate` can say in JavaScrip
 for every state that a reader chooses.
 """
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -23,69 +24,21 @@ MONTH = 730
 HALVINGS = 40
 
 
-class StepCounts(NamedTuple):
-    """The counts of tokens and of sequences at which times are held; straight lines between."""
-
-    tokens: Any
-    heads: Any
-
-
-class StepTimes(NamedTuple):
-    """A `serve.StepTimeModel` in so few numbers that a page can hold them.
-
-    Attributes
-    ----------
-    tokens, heads : s that all but attention and the head take, and the head, at `StepCounts`.
-    rest : s that each step takes beside these.
-    pair, sequence, token : s of attention for each pair of tokens, new token and token in a cache.
-    order : how well attention's arithmetic hides its traffic.
-    room : tokens that the cache has room for.
-    admits : sequences that the engine decodes at once on the chip.
-    """
-
-    tokens: Any
-    heads: Any
-    rest: Any
-    pair: Any
-    sequence: Any
-    token: Any
-    order: Any
-    room: Any
-    admits: Any
-
-
-class Load(NamedTuple):
-    """What requests do to a replica.
-
-    Attributes
-    ----------
-    fixed, each, adds : s of a step whatever the batch, more of each sequence, and of a prompt.
-    most : requests a second that no batch passes.
-    output : tokens of an answer.
-    places : sequences that can be in decode: those that the engine admits, or fewer where memory
-        is full.
-    admits : as `StepTimes` has it.
-    """
-
-    fixed: Any
-    each: Any
-    adds: Any
-    most: Any
-    output: Any
-    places: Any
-    admits: Any
+# The counts of tokens and of sequences at which times are held; straight lines between.
+StepCounts = namedtuple("StepCounts", "tokens heads")
+# A `serve.StepTimeModel` in so few numbers that a page can hold them: s of all but attention and
+# the head, of the head (both at `StepCounts`), and of the rest of a step; s of attention for each
+# pair of tokens, new token and token in a cache, and how well its arithmetic hides its traffic;
+# tokens that the cache has room for, and sequences that the engine decodes at once.
+StepTimes = namedtuple("StepTimes", "tokens heads rest pair sequence token order room admits")
+# What requests do to a replica: s of a step whatever the batch, more of each sequence, and of a
+# prompt; requests a second that no batch passes; tokens of an answer; sequences that can be in
+# decode, and those that the engine admits.
+Load = namedtuple("Load", "fixed each adds most output places admits")
 
 
 def step_time(of: Any, counts: Any, decoding: Any, chunk: Any, seen: Any) -> Any:
-    """Expected seconds of a step in which so many sequences decode, each with so many tokens in
-    view, and so many tokens of a prompt are computed.
-
-    Examples
-    --------
-    >>> of = StepTimes([1.0, 3.0], [0.5, 0.5], 0.25, 0.0, 0.0, 0.125, 4.0, 100.0, 256.0)
-    >>> float(step_time(of, StepCounts([1, 3], [1, 3]), 2, 0, 1))
-    3.0
-    """
+    """Expected s of a step: sequences in decode, tokens of a prompt, tokens in view of each."""
     cached = decoding * seen
     attention = overlapped(
         of.pair * (cached + chunk * (chunk + 1) / 2),
@@ -100,21 +53,7 @@ def step_time(of: Any, counts: Any, decoding: Any, chunk: Any, seen: Any) -> Any
 def crowd(
     of: Any, counts: Any, batch: Any, chunk: Any, seen: Any, limit: Any, line: Any
 ) -> dict[str, Any]:
-    """A step of so many users under a limit, and the largest batches that keep it and that fit.
-
-    Parameters
-    ----------
-    of, counts, chunk, seen : as in `step_time`.
-    batch, line : that is asked for, and that of a point of the line.
-    limit : s for each output token.
-
-    Examples
-    --------
-    >>> of = StepTimes([1.0, 1024.0], [0.0, 0.0], 0.0, 0.0, 0.0, 1e-9, 4.0, 100.0, 256.0)
-    >>> found = crowd(of, StepCounts([1, 1024], [1, 1024]), 2, 0, 5.0, 8.5, 1)
-    >>> float(found["allowed"]), float(found["most"])
-    (8.0, 20.0)
-    """
+    """A step of a batch under a limit in s, and the largest batches that keep it and that fit."""
     allowed, beyond = 0, USERS + 1
     while beyond - allowed > 1:
         middle = (allowed + beyond) // 2
@@ -154,15 +93,7 @@ def crowd(
 
 
 def load(of: Any, counts: Any, prompt: Any, output: Any) -> Load:
-    """What requests of so many tokens do to a replica, on average.
-
-    Examples
-    --------
-    >>> of = StepTimes([2.0, 514.0], [0.0, 0.0], 0.0, 0.0, 0.0, 1e-9, 4.0, 1e6, 256.0)
-    >>> found = load(of, StepCounts([1, 513], [1, 513]), 10, 100)
-    >>> [float(round(value, 6)) for value in (found.fixed, found.each, found.adds)]
-    [1.0, 1.0, 10.0]
-    """
+    """What requests of so many tokens do to a replica, on average."""
     seen = prompt + output / 2
     one = step_time(of, counts, 1, 0, seen)
     each = (step_time(of, counts, MANY, 0, seen) - one) / (MANY - 1)
@@ -190,9 +121,7 @@ def _users(of: Any, rate: Any) -> Any:
 
 
 def _first(of: Any, rate: Any) -> Any:
-    """Seconds to the first token where nobody stands in line: the step with the prompt, and those
-    before it.
-    """
+    """Seconds to the first token where nobody stands in line: its step, and those before it."""
     return WAITED * _tpot(of, rate) + of.fixed + of.each * _users(of, rate) + of.adds
 
 
@@ -208,24 +137,7 @@ def _strains(of: Any, rate: Any, first: Any, tpot: Any) -> list[Any]:
 def fleet(
     of: Any, first: Any, tpot: Any, share: Any, rate: Any, gpus: Any, price: Any, line: Any
 ) -> dict[str, Any]:
-    """Replicas that bear a rate if each is filled up to a share of what averages allow.
-
-    Parameters
-    ----------
-    of : as `load` has it.
-    first, tpot : limits on the time to first token and on that of each other, s.
-    share : of the rate at which an average reaches its limit, up to which a replica is filled.
-    rate : requests a second of the whole service.
-    gpus, price : chips of a replica, and USD an hour for each.
-    line : utilization of a point of the curve.
-
-    Examples
-    --------
-    >>> one = Load(0.01, 1e-4, 0.02, most=20.0, output=300.0, places=256.0, admits=256.0)
-    >>> found = fleet(one, 1.0, 0.04, 0.8, 100.0, 1, 2.0, 0.5)
-    >>> [float(round(found[name], 6)) for name in ("kept", "replicas", "tpot")]
-    [15.0, 9.0, 0.0225]
-    """
+    """Replicas that bear a rate, each filled up to a share of what limits in s allow averages."""
     kept, beyond = 0.0, of.most
     for _i in range(HALVINGS):
         middle = (kept + beyond) / 2

@@ -1,6 +1,4 @@
-"""What explorers choose from: chips and the formats that they have; and how a table over choices is
-computed.
-"""
+"""What explorers choose from, and how a table over choices is computed."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -50,9 +48,7 @@ def peak_of(on: Accelerator) -> float:
 
 
 def tabulated(by: Sequence[str], ask: Callable[..., Mapping[str, Field]]) -> Compute:
-    """What computes fields over all their axes: `ask` is called for every choice along some axes,
-    with the others as arrays, and answers arrays over the further axes of a field.
-    """
+    """What computes fields: `ask` gets each choice of axes in `by`, the others as arrays."""
 
     def compute(at: Mapping[str, Sequence[Any]]) -> Mapping[str, Field]:
         held: dict[str, Field] = {}

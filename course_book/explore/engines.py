@@ -108,19 +108,13 @@ def times(name: str, key: str, gpus: str, counts: averages.StepCounts) -> averag
 def slo(
     on: str = "llama-3-8b", key: str = "h100-sxm", *, seen: int = 1152, limit: int = 30
 ) -> EngineExplorer:
-    """Tokens per second of all users and of each against the batch, with the limit on the time of
-    an output token: the largest batch that keeps it, and the largest that memory holds.
+    """Tokens per second of all users and of each against the batch, and a limit on each one.
 
     Parameters
     ----------
     on, key : the model and the chip at first.
     seen : tokens in view of each sequence at first.
     limit : on the time per output token at first, ms.
-
-    Raises
-    ------
-    CourseError
-        If one of them is not offered.
 
     Examples
     --------
@@ -187,8 +181,7 @@ def capacity(
     price: float = 4.0,
     share: int = 90,
 ) -> EngineExplorer:
-    """GPUs that a service needs and what they cost, by averages, with the time per output token of
-    a replica against its requests per second.
+    """GPUs that a service needs and what they cost, by averages, and the time per output token.
 
     Parameters
     ----------
@@ -199,11 +192,6 @@ def capacity(
     price : USD an hour for a GPU.
     share : per cent of the rate at which an average reaches its limit, up to which a replica is
         filled: tails break before.
-
-    Raises
-    ------
-    CourseError
-        If one of them is not offered.
 
     Examples
     --------

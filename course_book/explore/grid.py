@@ -223,12 +223,7 @@ class Grid:
         return [*zip(axis.values, self.texts(control), strict=True), *axis.more]
 
     def at(self, chosen: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
-        """The same holding exactly this choice, whatever its values, and the choice as `state`
-        takes it.
-
-        An axis that a line runs along keeps its values and gets the chosen one besides; any other
-        has the chosen one alone.
-        """
+        """The same holding this choice alone, or besides the values that lines run along."""
         runs = {axis for layer in self.layers for axis in layer.along}
         axes = {}
         for name, axis in self.axes.items():

@@ -62,21 +62,14 @@ class Decode(Endless):
 
 
 def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3-8b") -> Explorer:
-    """How much faster one chip decodes than another, against the ratios of their speed and of their
-    bandwidth.
+    """How much faster one chip decodes than another, beside the ratios of speed and bandwidth.
 
-    Formats are bf16 (fp16 where a chip has no bf16), each sequence has 1024 tokens of context, and
-    what does not fit into a chip's memory says so.
+    In bf16 (fp16 where a chip has no bf16), with 1024 tokens of context; what does not fit says so.
 
     Parameters
     ----------
     first, to : chips at first, of `course_book.explore.CHIPS`.
     on : the model at first.
-
-    Raises
-    ------
-    CourseError
-        If a chip or the model is not offered.
 
     Examples
     --------
@@ -148,21 +141,14 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
 
 
 def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) -> Decode:
-    """Tokens per second against the time of a step, as the batch grows, up to what the chip's
-    memory holds.
+    """Tokens per second against a step's time as the batch grows, as far as memory goes.
 
-    Weights, cache and arithmetic are in bf16 (fp16 where a chip has no bf16). The line is dashed
-    where the batch does not fit; upright is the step's time at the largest batch that does.
+    In bf16 (fp16 where a chip has no bf16); dashed where the batch does not fit.
 
     Parameters
     ----------
     on, key : the model and the chip at first.
     batch : sequences at first, up to 1024.
-
-    Raises
-    ------
-    CourseError
-        If the model, the chip or the batch is not offered.
 
     Examples
     --------

@@ -19,9 +19,7 @@ DARKEST = 0.5
 
 
 class Tile(NamedTuple):
-    """A cell as it is drawn: its place, what is written in it, and how dark it is from 0 to 1, the
-    square of its share of the largest, so that those which come near that can be told apart.
-    """
+    """A cell: its place, its text, and how dark it is, the square of its share of the largest."""
 
     x: float
     y: float

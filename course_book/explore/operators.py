@@ -1,6 +1,4 @@
-"""Explorers of single operators: the roofline, the batch of a matrix product, a product split over
-chips; and what all share.
-"""
+"""Explorers of single operators: the roofline, a product's batch, a product split over chips."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -30,9 +28,7 @@ BALANCED = 0.005
 
 
 class Roofline(Explorer):
-    """The explorer that a reader can take hold of: on a page the dot, the roof and the slope move
-    freely.
-    """
+    """The explorer whose dot, roof and slope a reader can move on a page."""
 
     @property
     def works(self) -> dict[str, dict[str, Work]]:
@@ -80,11 +76,6 @@ def roofline(
     first, other : the chips shown at first, by key.
     dtype : the format of the operands shown at first.
     kernel : the operator shown at first, ``"matmul-16"`` say.
-
-    Raises
-    ------
-    CourseError
-        If a chip is not known or has no matrix unit, or the format is not offered.
 
     Examples
     --------
@@ -148,20 +139,14 @@ def roofline(
 def batch(
     keys: Sequence[str] = ("a100-sxm-80", "h100-sxm", "b200-sxm", "tpu-v5e"), *, B: int = 64
 ) -> Explorer:
-    """Attainable speed of a matrix product against its batch, on several chips.
+    """Attainable speed of X[B, D] W[D, F] against B, and the first batch that is compute-bound.
 
-    X[B, D] and the result are in the format of the arithmetic, W[D, F] in its own. Marked is where
-    the bound changes: the first batch that is compute-bound.
+    X and the result are in the format of the arithmetic.
 
     Parameters
     ----------
     keys : chips, at most six.
     B : the batch at first, a power of two up to 8192.
-
-    Raises
-    ------
-    CourseError
-        If a chip is not known, or `B` is not offered.
 
     Examples
     --------
@@ -217,21 +202,13 @@ def batch(
 
 
 def network(*, B: int = 512) -> Explorer:
-    """The three times of a matrix product whose contracted size is split over chips, against its
-    batch.
+    """The three times of X[B, D] W[D, F], D split over chips, against B, in a 16-bit format.
 
-    X[B, D] W[D, F] in bf16 (fp16 where a chip has no bf16) with D = F; each chip multiplies its
-    part, and an all-reduce over a ring adds the results. The tables publish no latency of a link:
-    choose one.
+    D = F; an all-reduce over a ring adds the results. The tables publish no latency: choose one.
 
     Parameters
     ----------
     B : the batch at first, a power of two up to 32768.
-
-    Raises
-    ------
-    CourseError
-        If `B` is not offered.
 
     Examples
     --------

@@ -1,6 +1,4 @@
-"""What the calculator's page is given: the functions that it evaluates, and the numbers that these
-take, of every model and chip that is offered.
-"""
+"""What the calculator's page gets: the functions that it evaluates, and all their numbers."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -48,14 +46,7 @@ _ABOUT = ("key", "name", "vendor", "year", "configuration", "published", "kind")
 
 
 def given(one: serving.Calculator) -> dict[str, Any]:
-    """Sizes of models, rates of chips, and the constants of what is expected of them.
-
-    Examples
-    --------
-    >>> found = given(serving.calculator())
-    >>> found["chips"]["l4"]["short"], found["models"]["llama-3-8b"]["layers"]
-    ('L4', 32)
-    """
+    """Sizes of models, rates of chips, and the constants of what is expected of them."""
     held = _Held({}, {})
     return {
         "models": {key: _sizes(model(key)) for key in one.models},

@@ -189,9 +189,7 @@ class Calculator(Shown):
         return listed(key for key in chips() if chip(key).memory)
 
     def answer(self, config: Mapping[str, Any] | None = None, **chosen: Any) -> Calculated:
-        """What the library says of a state that is chosen where it is not as in `start`; `config`
-        is of the model, where that is ``"own"``, as Hugging Face publishes it.
-        """
+        """What the library says of a state; `config` is Hugging Face's, of the model ``"own"``."""
         for name in chosen:
             known("state", name, START)
         at = {**START, **chosen}
@@ -304,34 +302,23 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
     def usd(tokens: int, seconds: Any) -> Any:
         return rent and formulas.dollars(rent, rate(tokens * copies, seconds))
 
+    times: dict[str, Any] = {}
+    for name, bound, time in (("decode", step, likely), ("prefill", read, soon)):
+        times |= {f"{name}_light": bound.speed_of_light, name: bound.lower}
+        times |= {f"{name}_likely": time.expected}
+        times |= {f"{name}_{end}": getattr(time, end) for end in ("low", "high")}
+    for name, many in (("user", 1), ("all", batch * copies)):
+        times[name] = rate(many, step.speed_of_light)
+        for end, of_end in (("low", "high"), ("likely", "expected"), ("high", "low")):
+            times[f"{name}_{end}"] = rate(many, getattr(likely, of_end))
     found = Calculated(
         "",
         parameters=parameters,
-        weights=room.memory.weights,
         cache=room.memory.kv,
-        activations=room.memory.activations,
-        needed=room.needed,
-        available=room.available,
-        fits=room.fits,
+        **{name: getattr(room.memory, name) for name in ("weights", "activations")},
+        **{name: getattr(room, name) for name in ("needed", "available", "fits")},
         most=room.max_batch,
-        decode_light=step.speed_of_light,
-        decode=step.lower,
-        decode_low=likely.low,
-        decode_likely=likely.expected,
-        decode_high=likely.high,
-        prefill_light=read.speed_of_light,
-        prefill=read.lower,
-        prefill_low=soon.low,
-        prefill_likely=soon.expected,
-        prefill_high=soon.high,
-        user=rate(1, step.speed_of_light),
-        all=rate(batch * copies, step.speed_of_light),
-        user_low=rate(1, likely.high),
-        user_likely=rate(1, likely.expected),
-        user_high=rate(1, likely.low),
-        all_low=rate(batch * copies, likely.high),
-        all_likely=rate(batch * copies, likely.expected),
-        all_high=rate(batch * copies, likely.low),
+        **times,
         usd=usd(batch, likely.expected),
         usd_least=usd(batch, step.speed_of_light),
         usd_prompt=usd(context, soon.expected),

@@ -56,11 +56,6 @@ def layouts(
     key : of the chip.
     sequence : tokens of a sequence.
 
-    Raises
-    ------
-    CourseError
-        If one of them is not offered.
-
     Examples
     --------
     >>> figure = layouts("llama-3-70b")

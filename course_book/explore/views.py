@@ -131,9 +131,7 @@ class Explorer(Grid, Shown):
 
 
 class Endless(Explorer):
-    """An explorer of so many states that no table has them: a page asks translated functions for
-    each.
-    """
+    """An explorer of so many states that a page asks translated functions for each."""
 
     def here(self, **chosen: Any) -> Self:
         """The explorer of this choice alone, with the line through it."""

@@ -1,6 +1,4 @@
-"""The parts of a chip at work: the way of a number from main memory to the multiplier and back,
-numbers that march through a systolic array, and multipliers that work or wait for bytes.
-"""
+"""A chip's parts at work: a number's way from memory, a systolic array, streams and units."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -253,8 +251,7 @@ def _binary(size: float) -> str:
 
 
 def systolic(batches: Sequence[int] = (1, 7)) -> Moving:
-    """A product of a few tokens in an array of four by four cells that keep the weights: inputs
-    march to the right, sums march down, one cell a clock.
+    """A product of a few tokens in an array of four by four cells that keep the weights.
 
     Parameters
     ----------
@@ -371,10 +368,7 @@ def machine(
     columns: int = 28672,
     batches: Sequence[int] = BATCHES,
 ) -> Moving:
-    """A matrix product on a chip: its bytes stream from memory through the cache, and the units
-    work or wait, all at true relative speed.
-
-    Memory and arithmetic overlap perfectly, so that the product takes its lower bound.
+    """A matrix product on a chip, at its lower bound: bytes stream, and units work or wait.
 
     Parameters
     ----------

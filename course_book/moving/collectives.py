@@ -1,6 +1,4 @@
-"""Work that is spread over chips: an all-reduce step by step, and sharded matrix products with what
-must travel before or after.
-"""
+"""Work that is spread over chips: an all-reduce step by step, and sharded matrix products."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice, pairwise, product
@@ -173,10 +171,8 @@ def _chunks(width: float, algorithm: str, link: Link, size: float) -> Scene:
     blank = (0.0, 0.0, 0.0, 0.0)
     for end in [*ends, *[blank] * (_LINES - len(ends))]:
         scene.line(*end, line="network", thick=2, opacity=0.55 if end != blank else 0)
-    edge, seen = (
-        {"tone": "none", "line": "chip", "thick": 1.5, "round": 5},
-        algorithm == "in-switch",
-    )
+    edge = {"tone": "none", "line": "chip", "thick": 1.5, "round": 5}
+    seen = algorithm == "in-switch"
     for x, y in places:
         scene.rect(x - 5, y - 5, wide + 10, high + 9, **edge)
     x, far = places[0][0], places[-1][0] + wide
@@ -197,16 +193,11 @@ def _chunks(width: float, algorithm: str, link: Link, size: float) -> Scene:
     count = _counters(scene, algorithm, own, totals, pace)
 
     def spot(where: int, one: Message, addends: int) -> dict[str, float]:
-        if where == SWITCH:
-            return {
-                "x": places[one.target % CHIPS][0],
-                "y": middle - 8,
-                "width": wide,
-                "height": 16,
-            }
-        left, top = places[where]
-        return {"x": left, "y": top + one.chunks[0] * row, "width": addends * unit,
-                "height": len(one.chunks) * row - 2}  # fmt: skip
+        left, y, across, high = places[one.target % CHIPS][0], middle - 8, wide, 16.0
+        if where != SWITCH:
+            left, top = places[where]
+            y, across, high = top + one.chunks[0] * row, addends * unit, len(one.chunks) * row - 2
+        return dict(zip(_PLACE, (left, y, across, high), strict=True))
 
     held = [[{chip} - {SWITCH} for _ in range(CHIPS)] for chip in range(CHIPS + 1)]
 
@@ -353,8 +344,7 @@ _PLACE = ("x", "y", "width", "height")
 
 
 def sharded_matmul(B: int, D: int, F: int, chip: Chip, link: Link) -> Moving:
-    """The product X[B, D] @ Y[D, F] on four chips, cut in five ways: what each chip holds, what
-    travels, and the times of arithmetic and of the collective. All arrays are drawn to scale.
+    """X[B, D] @ Y[D, F] on four chips, cut in five ways: what is held, and what travels.
 
     Parameters
     ----------
@@ -450,15 +440,8 @@ class _Blocks:
         scene = self.scene = Scene(width, 336)
         left, gap, room, high, across, in_line = 10.0, 12.0, 450.0, 58.0, 114, 4
         if scene.narrow:
-            scene.height, left, gap, room, high, across, in_line = (
-                434,
-                8.0,
-                9.0,
-                344.0,
-                44.0,
-                172,
-                2,
-            )
+            scene.height, left, gap, room = 434, 8.0, 9.0, 344.0
+            high, across, in_line = 44.0, 172, 2
         wide = sum(sizes[columns] for _, columns in _SHAPES.values())
         self.px = min((room - 2 * gap - 12) / wide, high / max(sizes["B"], sizes["D"]))
         x, self.lefts = left + 6, dict[str, float]()

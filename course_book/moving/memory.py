@@ -1,6 +1,4 @@
-"""Memory: how far each path out of a chip is, drawn to scale, how a chip's own fills up, what a
-token leaves in it, and what it holds in training, which each technique makes smaller.
-"""
+"""Memory: how far each path is, how it fills up, what a token leaves, what training holds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, log10, sqrt
@@ -39,8 +37,7 @@ _BEYOND = 1.15  # Of the chip's memory, how much there is room for at least
 
 
 def hierarchy(chips: Sequence[Accelerator]) -> Moving:
-    """Powers of ten of memory: for each path to a chip a square as large as the arithmetic that
-    the chip could do while one byte comes over it.
+    """For each path to a chip, a square as large as the FLOP that fit into the time of one byte.
 
     Only paths whose bandwidth is published are drawn, so that nothing on the chip is.
 
@@ -154,8 +151,7 @@ def _flop(many: float) -> str:
 
 
 def fill(chip: Accelerator, cases: Sequence[tuple[Transformer, int, str]]) -> Moving:
-    """A chip's memory as the batch grows: weights, the cache of every sequence, and the batch that
-    no longer fits; with the bounds on decode that it buys.
+    """A chip's memory as the batch grows, until it no longer fits, with the bounds on decode.
 
     Everything is in bf16 but the weights; activations, which are small here, are left out.
 
@@ -286,8 +282,7 @@ def _tank(width: float, case: _Case, fastest: float, longest: float) -> Scene:
 
 
 def heads(own: Transformer, latent: Transformer) -> Moving:
-    """The heads of attention, and what a token leaves in the cache of a model: with keys and values
-    for each head, with those that the model shares, with one for all, and with a latent vector.
+    """The heads of attention, and what a token leaves in the cache: shared less, more, and latent.
 
     Parameters
     ----------
@@ -367,8 +362,7 @@ def _intensity(model: Transformer) -> float:
 
 
 def shrink(cases: Mapping[str, Mapping[str, TrainingMemory]], chip: Accelerator | str) -> Moving:
-    """What one chip holds in training, before and after each technique: a stack beside the line of
-    the chip's memory.
+    """What one chip holds in training, before and after each technique, beside its memory.
 
     Parameters
     ----------

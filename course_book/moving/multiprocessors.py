@@ -1,6 +1,4 @@
-"""What multiprocessors do with a kernel: waves of tiles over all of them, the loads of a warp, and
-slices of a tile that arrive while others are multiplied.
-"""
+"""What multiprocessors do: waves of tiles, the loads of a warp, slices that arrive in turn."""
 
 from math import ceil
 from typing import NamedTuple
@@ -25,8 +23,7 @@ ROWS = 160  # Height of all places together, px
 
 
 def waves(chip: Accelerator) -> Moving:
-    """Tiles of a product in waves over the multiprocessors, as `measured.gaps.waves` counts them:
-    a full wave, one tile more, half a wave more, and two full ones.
+    """Tiles of a product in waves over the multiprocessors, as `measured.gaps.waves` counts them.
 
     Parameters
     ----------
@@ -130,8 +127,7 @@ PATTERNS = {
 
 
 def coalescing() -> Moving:
-    """A warp reads a matrix along its rows, one number off, every second number, and down its
-    columns: the sectors that answer, as `ops.sectors` counts them.
+    """A warp reads a matrix in four ways: the sectors that answer, as `ops.sectors` counts them.
 
     Examples
     --------
@@ -196,8 +192,7 @@ def _loads(width: float, pattern: _Pattern) -> Scene:
 
 
 def stages(one: Slice) -> Moving:
-    """A tile's slices on one multiprocessor, with one place for them in shared memory or several:
-    when each is asked for, arrives, and is multiplied, as `Slice.timeline` says.
+    """A tile's slices on one multiprocessor with several places, as `Slice.timeline` has them.
 
     Parameters
     ----------

@@ -74,8 +74,7 @@ class _Stay(NamedTuple):
 
 
 def batching(model: Transformer | str, chip: Accelerator | str) -> Moving:
-    """Eight requests in an engine of four places, each step as wide as it is long: in fixed
-    batches, with whole prompts, with prompts in chunks, and with too little cache.
+    """Eight requests in an engine of four places, batched in four ways, each step to scale.
 
     Parameters
     ----------

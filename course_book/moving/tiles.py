@@ -1,6 +1,4 @@
-"""Tiles step by step: what a chip reads again and again where it keeps nothing, what it saves where
-it does, and the roofs of caches: a product in ever larger tiles, with a dot for each memory.
-"""
+"""Tiles step by step: what is read again, what a chip saves that keeps it, and caches' roofs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,8 +28,7 @@ TONES = ("memory", "cache", "math")
 def tiled_product(
     chip: Accelerator, size: int = 1024, tiles: Sequence[int] = (128, 256, 512, 1024)
 ) -> Moving:
-    """A tile walks over a product of two square matrices, and the bytes that it reads add up: with
-    nothing kept between tiles, as `ops.tiled_matmul` counts them.
+    """A tile walks over a product, and its bytes add up as `ops.tiled_matmul` counts them.
 
     Parameters
     ----------
@@ -123,8 +120,7 @@ def _stops(many: int) -> Iterator[tuple[int, int, int, float]]:
 def flash_attention(
     chip: Accelerator, length: int = 1024, head: int = 64, rows: Sequence[int] = (128, 256)
 ) -> Moving:
-    """Attention of one head with its scores stored in memory, and with them kept on the chip, as
-    `ops.attention_standard` and `ops.attention_tiled` count the bytes.
+    """Attention of one head, its scores stored or kept on the chip, by the bytes that `ops` counts.
 
     Parameters
     ----------
@@ -329,11 +325,9 @@ def roofs(
     *,
     unit: int = 128,
 ) -> Moving:
-    """A roof with a slope for main memory and one for the memory on the chip, and on each the dot
-    of the same product, whose tile doubles until it is the whole product.
+    """The roofs of main memory and of that on the chip, and a product's dots as its tile doubles.
 
-    Both memories move what `ops.tiled_matmul` counts: main memory for the tiles that are kept on
-    the chip, the memory there for the part of a tile that the matrix unit holds itself.
+    Both move what `ops.tiled_matmul` counts: for tiles kept on the chip, and for what a unit holds.
 
     Parameters
     ----------
@@ -435,11 +429,8 @@ class _Roofs:
         scene.label(right, bottom + 33, "I (FLOP/B)", anchor="end", size=12)
         self.level = scene.line(left, top, right, top, line="ink", thick=1, dash="5 4")
         for tone, level, turn in zip(TONES, levels, ridges, strict=False):
-            x, start, met = (
-                self.x(turn),
-                self.y(self._roof(self.low, level)),
-                n(turn, "FLOP/B", digits=3),
-            )
+            x, start = self.x(turn), self.y(self._roof(self.low, level))
+            met = n(turn, "FLOP/B", digits=3)
             scene.line(x, top, x, bottom, line=tone, thick=1, dash="2 4")
             scene.text(x, top - 13, met, anchor="middle", tone=tone, size=12)
             scene.path(f"M{left:g} {start:g}L{x:g} {top:g}", line=tone, thick=2.5)

@@ -1,6 +1,4 @@
-"""Timelines: which clock runs when, what a step takes when its kernels change, gradients that
-travel while the backward pass goes on, and who computes which microbatch of a pipeline.
-"""
+"""Timelines: clocks, fused kernels, gradients on their way, and the stages of a pipeline."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, islice, pairwise, product, repeat
@@ -228,8 +226,7 @@ class _Piece(NamedTuple):
 
 
 def overlap(chip: Accelerator, step: Work, first: Work, second: Work) -> Moving:
-    """The clock of the memory and that of the arithmetic: overlapped, in turns, and of two
-    operators in a row.
+    """The clocks of memory and arithmetic: overlapped, in turns, and of two operators in a row.
 
     Parameters
     ----------
@@ -352,8 +349,7 @@ class _Pass(NamedTuple):
 def backward_pass(
     D: int, F: int, chip: Chip, link: LinkLike, chips: int, tokens: Sequence[int] = (1024, 4096)
 ) -> Moving:
-    """The backward pass of six equal layers, each of D by F weights, whose gradients are
-    all-reduced as soon as they are there; and with the last number of tokens only at the end.
+    """The backward pass of six D by F layers, whose gradients are all-reduced as they come.
 
     Parameters
     ----------
@@ -587,8 +583,7 @@ class _Schedule(NamedTuple):
 
 
 def pipeline(stages: int, batches: int, chunks: int = 2, *, forward: float) -> Moving:
-    """The timeline of a pipeline's step: forward and backward passes of its microbatches on each
-    stage, and the bubble; all forward passes first, one of each in turn, and interleaved.
+    """A pipeline's step: passes of its microbatches on each stage, and the bubble, in three orders.
 
     Parameters
     ----------

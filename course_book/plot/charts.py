@@ -177,8 +177,7 @@ def _name_roofs(
 
 
 def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> Plot:
-    """Predictions on the horizontal axis (ŷ) beside measurements on the vertical one (y), log-log,
-    with lines of equal ratio.
+    """Predictions (ŷ) beside measurements (y), log-log, with lines of equal ratio.
 
     Parameters
     ----------

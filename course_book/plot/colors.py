@@ -1,6 +1,4 @@
-"""Colors that stand for something: a chip or a path has the same one, and the same mark, in every
-figure of the book.
-"""
+"""Colors that stand for something: a chip or a path has the same one in every figure."""
 
 from collections.abc import Sequence
 
@@ -30,8 +28,7 @@ _OWN = {
 
 
 def own_tone(label: str) -> int | None:
-    """The place in `LINES` that belongs to what a label begins with; `None` where it names neither
-    a chip nor a path.
+    """The place in `LINES` of the chip or path that a label begins with, if any.
 
     Examples
     --------

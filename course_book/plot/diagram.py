@@ -1,6 +1,4 @@
-"""Diagrams: questions with a remedy beside each, and wholes in their parts. Their words come from
-`t`, in the page's language.
-"""
+"""Diagrams: questions with remedies, and wholes in their parts, in words from `t`."""
 
 import hashlib
 import re
@@ -35,8 +33,7 @@ _TALL, _ROW, _EDGE = 34.0, 74.0, 4.0
 
 
 class Diagram(Shown):
-    """A finished diagram: an SVG with its text as text, a title, and a description that says it in
-    a sentence a fork.
+    """A finished diagram: an SVG with its text as text, a title, and a description.
 
     Attributes
     ----------
@@ -56,8 +53,7 @@ class Diagram(Shown):
 
 
 def flow(start: str, forks: Sequence[Fork], end: str, *, title: str, again: str) -> Diagram:
-    """Questions one after another: one answer leads to a remedy, from which one begins again, the
-    other to the next question.
+    """Questions one after another: one answer leads to a remedy, the other to the next question.
 
     Parameters
     ----------

@@ -1,6 +1,4 @@
-"""A graph of concepts: boxes with arrows from each to those that need it, in layers with few
-crossings; for a phone, the boxes one below another, with arcs beside them.
-"""
+"""A graph of concepts: boxes with arrows to those that need them; for a phone, in one column."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,4 @@
-"""Where the names in a figure stand: beside what they name, clear of one another, on a page and on
-a phone.
-"""
+"""Where names in a figure stand: beside what they name, clear of one another."""
 
 import itertools
 import textwrap

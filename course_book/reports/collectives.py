@@ -1,6 +1,4 @@
-"""The report and figure of measured collectives: the link's constants, and each time beside its
-prediction.
-"""
+"""Report and figure of measured collectives: the link's constants, times and predictions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
@@ -23,14 +21,7 @@ def report(rows: Sequence[Row], manifest: Manifest) -> str:
 
 
 def plot(rows: Sequence[Row]) -> Plot:
-    """Measured times of one device and one number of processes as dots, and as lines what the model
-    gives with the constants fitted to the all-reduce.
-
-    Raises
-    ------
-    CourseError
-        If there are too few all-reduces to fit a link.
-    """
+    """Measured times of one device as dots, and as lines the model fitted to the all-reduce."""
     found, measured = fits(rows), _measured(rows)
     if ABOUT not in found:
         raise CourseError(

@@ -1,6 +1,4 @@
-"""What the reports of all labs share: their words, the heading, a section for each device, and the
-dots of a roofline.
-"""
+"""What all reports share: words, heading, a section for each device, a roofline's dots."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -13,13 +11,7 @@ from course_book.text import language, n, plain
 
 
 def said(key: str, **figures: str) -> str:
-    """What a report says for a key of `data/reports.<language>.toml`, with its figures.
-
-    Examples
-    --------
-    >>> said("to", low="1 ms", high="2 ms")
-    '1 ms to 2 ms'
-    """
+    """What a report says for a key of `data/reports.<language>.toml`, with its figures."""
     texts = _texts(language())
     return texts[known("key", key, texts)].format(**figures)
 
@@ -49,19 +41,7 @@ def page(
     section: Callable[[list[Row]], Iterable[str]],
     heading: Callable[[Row], str] = lambda row: plain(row.device),
 ) -> str:
-    """REPORT.md: what was run, and a section, of paragraphs and tables, for all rows of one
-    heading, which is their device's name when not given.
-
-    Examples
-    --------
-    >>> print(page([], Manifest(lab="00", command="course lab run 00"), lambda rows: []))
-    # 00
-    <BLANKLINE>
-    `course lab run 00`, started not recorded, took not measured, cost not measured.
-    <BLANKLINE>
-    Nothing was measured.
-    <BLANKLINE>
-    """
+    """REPORT.md: what was run, and a section for all rows of one heading, or device."""
     parts = opening(manifest)
     groups: dict[str, list[Row]] = {}
     for row in rows:

@@ -1,6 +1,4 @@
-"""The report and figure of lab 04's kernels: the bytes counted beside those of the formula, the
-least that each must take on a chip, and what it took.
-"""
+"""Report and figure of lab 04's kernels: bytes counted, least times on a chip, times taken."""
 
 from collections.abc import Iterable, Sequence
 from math import sqrt
@@ -22,13 +20,7 @@ CHIPS = ("a100-sxm-80", "h100-sxm", "b200-sxm", "rtx-4090")
 
 
 def title(kernel: str, *, causal: bool = False) -> str:
-    """What a kernel is called.
-
-    Examples
-    --------
-    >>> title("fused"), title("attention", causal=True)
-    ('bias + gelu + dropout', 'causal attention')
-    """
+    """What a kernel is called."""
     if kernel == "fused":
         return " + ".join(named(one) for one in ("bias", "gelu", "dropout"))
     return named("causal attention" if causal else "vector addition" if kernel == "add" else kernel)
@@ -40,9 +32,7 @@ def report(rows: Sequence[Row], manifest: Manifest) -> str:
 
 
 def counted(found: Iterable[Counted]) -> Table:
-    """What each kernel was counted to load and store, in bytes and in sectors, beside what its
-    blocks say and what memory must move at least.
-    """
+    """Bytes that each kernel was counted to move, by its blocks, and that memory must move."""
     cells = []
     for one in found:
         moved = [one.loaded, one.stored, one.loaded_sectors + one.stored_sectors]
@@ -66,9 +56,7 @@ def predicted(steps: Iterable[Step], chips: Sequence[str] = CHIPS) -> Table:
 
 
 def plot(steps: Sequence[Step], key: str, rows: Iterable[Row] = ()) -> Plot:
-    """Each kernel on the roofs of a chip: where its bound is, as a hollow dot, and what of `rows`
-    was measured on it, as a solid one.
-    """
+    """Each kernel on a chip's roofs: hollow at its bound, solid as `rows` measured it."""
     if not steps:
         raise CourseError("steps must hold a kernel at least: take bench.kernels.plan('cuda')")
     one = chip(key)

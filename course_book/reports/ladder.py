@@ -1,6 +1,4 @@
-"""The steps from a naive product to the library and to narrower formats: what the roofline says of
-each, what was measured, and how far the two are apart.
-"""
+"""The steps from a naive product to narrower formats: predicted and measured."""
 
 from collections.abc import Sequence
 from itertools import pairwise

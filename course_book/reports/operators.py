@@ -1,6 +1,4 @@
-"""The report and figure of measured operators: each beside its bound from the device's own roofs,
-and what fusion gained.
-"""
+"""Report and figure of measured operators: their bounds on the device, and fusion's gain."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,20 +13,12 @@ from course_book.text import n, named, t, table
 
 
 def report(rows: Sequence[Row], manifest: Manifest) -> str:
-    """REPORT.md of measured operators: each one's rates, its share of the device's own roof, and
-    what fusion gained.
-    """
+    """REPORT.md of measured operators: their rates, shares of the roof, and what fusion gained."""
     return page(rows, manifest, _section)
 
 
 def plot(rows: Sequence[Row]) -> Plot:
-    """Operators as dots under the roofline that copy, triad and matmul of the same device make.
-
-    Raises
-    ------
-    CourseError
-        If the two roofs were not both measured, or the rows are of several devices.
-    """
+    """Operators as dots under the roofline that copy, triad and matmul of the same device make."""
     here = dots(row for row, _ in timed(rows).values() if row.op in OPERATORS)
     reach = [intensity for _, intensity, _ in here]
     limits = (min([0.1, *reach]) / 2, max([1000.0, *reach]) * 2)

@@ -1,6 +1,4 @@
-"""The report and figure of measured products: what each device reached of its peak, and what shows
-the cause of the gap.
-"""
+"""Report and figure of measured products: what was reached of the peak, and why no more."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -27,14 +25,7 @@ from course_book.text import n, table
 def report(
     rows: Sequence[Row], manifest: Manifest, *, multiprocessors: Mapping[str, int] | None = None
 ) -> str:
-    """REPORT.md: what was measured on each device, and what shows the cause of its gap to the peak.
-
-    Parameters
-    ----------
-    rows : of one or more devices; of several with one key the last counts.
-    manifest : of the run.
-    multiprocessors : by device, where known.
-    """
+    """REPORT.md of what each device reached, and why not more; `multiprocessors` by device."""
 
     def section(here: list[Row]) -> list[str]:
         last = list({row.key: row for row in here}.values())
@@ -51,24 +42,11 @@ def report(
 def plot(
     rows: Sequence[Row], published: Mapping[str, tuple[float, float, float, float]] | None = None
 ) -> Plot:
-    """Every measured device on one roofline, with a dot where each matmul came out, hollow where
-    its data were zeros, and one for the naive product.
+    """Devices on one roofline, with a dot for each matmul, hollow where its data were zeros.
 
-    A roof is the best bandwidth that copy and triad measured, cold where there is such a row, and
-    the highest peak known of the device, or its best matmul where that is higher or no peak is
-    known. Without a bandwidth there are dots only.
-
-    Parameters
-    ----------
-    rows : of one or more devices.
-    published : by label, for devices that are not in `rows`: peak in FLOP/s and bandwidth in byte/s
-        of the datasheet, and intensity and FLOP/s of a product that somebody published, drawn as a
-        square.
-
-    Raises
-    ------
-    CourseError
-        If no device has both a measured bandwidth and a peak or a matmul, and nothing is published.
+    A roof is the best bandwidth of copy and triad, cold where measured, and the highest peak known
+    or the best matmul. `published` has, by label, peak in FLOP/s and bandwidth in byte/s of the
+    datasheet, and intensity and FLOP/s of somebody's product.
     """
     # A name is no formula, whatever it holds.
     measured = [
@@ -151,9 +129,7 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def _ceiling(row: Row, manifest: Manifest) -> str:
-    """What the fastest single sample shows, where the run that the manifest is of took one in this
-    format.
-    """
+    """What the fastest single sample shows, where the manifest's run took one in this format."""
     best = manifest.host.get(f"{row.dtype}_best_sample_tflops")
     if row.device != manifest.device or not isinstance(best, float) or not row.achieved_tflops:
         return ""

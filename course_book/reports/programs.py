@@ -1,6 +1,4 @@
-"""The report of compiled programs: what each exchanges, beside what the network model says, and how
-long that takes on some links.
-"""
+"""Report of compiled programs: what each exchanges, by the model too, and how long that takes."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -29,9 +27,7 @@ LINKS = (
 
 
 def exchanged(texts: Mapping[str, str], B: int, D: int, F: int) -> Table:
-    """The collectives of each program, compiled for eight devices and these sizes, with the bytes
-    that its text names and those of the model.
-    """
+    """Each program's collectives on eight devices, with bytes by its text and by the model."""
     rows = []
     for scheme, text in texts.items():
         found: Counter[tuple[str, int]] = Counter()

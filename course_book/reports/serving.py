@@ -1,6 +1,4 @@
-"""The report and figure of lab 03: the steps of an engine beside three constants, and requests that
-it served beside what was predicted.
-"""
+"""Report and figure of lab 03: an engine's steps, and requests served and predicted."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -19,9 +17,7 @@ FELT = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_s")
 
 
 def report(rows: Sequence[Row], manifest: Manifest, own: Mapping[str, float] | None = None) -> str:
-    """REPORT.md of lab 03: steps beside the constants fitted to them, and each run of requests,
-    the last beside what the reader predicted of it, under the names in `FELT`.
-    """
+    """REPORT.md of lab 03: steps and their constants, and runs, the last beside the reader's."""
     ours = [row for row in rows if row.op in ("step", "request")]
     return page(ours, manifest, lambda these: _section(these, own))
 
@@ -62,9 +58,7 @@ def steps(rows: Sequence[Row]) -> Table:
 
 
 def beside(run: Replayed, found: StepFit, own: Mapping[str, float] | None = None) -> Table:
-    """What users felt of a run, beside the reader's prediction, if there is one, and that of the
-    simulator with the constants of its engine.
-    """
+    """What users felt of a run, beside the reader's prediction and that of the simulator."""
     measured = felt(served(run))
     ours = felt(simulated(run, found))
     header = ["", t("measured"), *([t("engine-your-prediction"), t("engine-error")] if own else [])]
@@ -134,14 +128,7 @@ def felt(done: serve.Served) -> dict[str, float]:
 
 
 def plot(rows: Sequence[Row]) -> Plot:
-    """Steps that decode, of one engine on one device, as dots, by what they read from caches, and
-    as lines what three constants give.
-
-    Raises
-    ------
-    CourseError
-        If there are too few steps to fit the constants.
-    """
+    """Steps that decode as dots, by what they read from caches, and fitted constants as lines."""
     found = fit(rows)
     dots: dict[int, list[tuple[int, float]]] = {}
     for row, tokens, seen, seconds in _steps(rows):

@@ -1,6 +1,4 @@
-"""Markdown that results are written in, text as it is, code and tables; and how a result shows
-itself: no other place knows who prints it.
-"""
+"""Markdown that results are written in, and how a result shows itself."""
 
 import os
 import re
@@ -20,9 +18,7 @@ _MARKS = re.compile(r"[\\`*_\[\]<>$^~@&]|-(?=-)")  # two hyphens would become a 
 
 
 class Shown:
-    """Something that a notebook shows: its own bundle, or what the printer makes of it that
-    `COURSE_PRINT` names.
-    """
+    """Something that a notebook shows: its own bundle, or what `COURSE_PRINT`'s printer makes."""
 
     def __repr__(self) -> str:
         # An address would change with each run.
@@ -62,8 +58,7 @@ def _printer(name: str) -> Callable[[Any], dict[str, Any]]:
 
 
 def widget_bundle(make: Callable[[], Any]) -> dict[str, Any]:
-    """The MIME bundle of the widget that `make` gives, where a live kernel can serve one; nothing
-    elsewhere.
+    """The MIME bundle of the widget that `make` gives, where a live kernel can serve one.
 
     Examples
     --------

@@ -1,6 +1,4 @@
-"""Numbers as the page's language writes them, plain text with ordinary spaces, ready for prose; and
-what the library says in English sentences.
-"""
+"""Numbers as the page's language writes them, and sentences of the library retold."""
 
 import re
 from decimal import ROUND_HALF_UP, Context
@@ -180,8 +178,7 @@ def _grouped(digits: str, lang: str) -> str:
 
 
 def retold(text: str) -> str:
-    """A sentence of the library in the page's language, phrase by phrase: those that
-    `data/words.csv` has as ``said-...``, with braces where values stand; others stay English.
+    """A sentence of the library in the page's language, by the phrases ``said-...`` of its words.
 
     Examples
     --------

@@ -1,6 +1,4 @@
-"""Numbers as people type them: with the separators of their language, powers of ten, SI prefixes
-and units.
-"""
+"""Numbers as people type them: with separators of their language, prefixes and units."""
 
 import re
 from math import isfinite
@@ -56,8 +54,7 @@ def _pattern(decimal: str, thousands: str) -> re.Pattern[str]:
 
 
 def page_grammar(lang: str) -> dict[str, str]:
-    """What a page needs to read numbers as `parse_number` does: the pattern, in a syntax that
-    JavaScript shares, and the marks.
+    """What a page needs to read numbers as `parse_number` does: a pattern, and the marks.
 
     Examples
     --------
@@ -139,9 +136,8 @@ def _first_number(part: str, text: str, lang: str) -> tuple[float, str]:
 
 
 def readings(text: str, lang: str) -> tuple[str, str] | None:
-    """How `parse_number` reads a lone mark before three digits, and how others would; `None` where
-    only one thing can be meant. Spain writes 1.010 for a thousand and ten, Mexico for 1,010: a mark
-    between thousands is read as one, and what was read is said where the answer is not right.
+    """How `parse_number` reads a lone mark before three digits, and how others would, if they do:
+    Spain writes 1.010 for a thousand and ten, Mexico for 1,010.
     """
     decimal, _, thousands, *_ = marks(lang)
     plain = _plain(text)

@@ -18,8 +18,7 @@ _CHOSEN: ContextVar[str | None] = ContextVar("language", default=None)
 
 
 def language() -> str:
-    """The language in which numbers and words are written: that of `in_language`, else
-    `COURSE_LANG`, or ``"en"``.
+    """The language of numbers and words: that of `in_language`, else `COURSE_LANG`, or ``"en"``.
 
     Examples
     --------
@@ -59,8 +58,7 @@ def languages() -> tuple[str, ...]:
 
 
 def t(term: str) -> str:
-    """A word of the book, by its key in `data/words.csv`, in the page's language; of a term of the
-    glossary, not the gloss in parentheses.
+    """A word of the book, by its key in `data/words.csv`, in the page's language, without a gloss.
 
     Raises
     ------
@@ -81,8 +79,7 @@ def t(term: str) -> str:
 
 
 def named(name: str) -> str:
-    """A name of the data in the page's language: of its parts between commas and plus signs those
-    that are the English of a row ``name-...`` of `data/words.csv`; names proper stay.
+    """A name of the data in the page's language, part by part; names proper stay.
 
     Examples
     --------
@@ -96,8 +93,7 @@ def named(name: str) -> str:
 
 
 def english(text: str) -> Span:
-    """Text that is English on every page, as a title or a note of the data is; on pages of another
-    language it says so.
+    """Text that is English on every page; on pages of another language it says so.
 
     Examples
     --------
@@ -157,8 +153,7 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 
 def glossary() -> Table:
-    """The terms of the book in the page's language: what each means, and what the other languages
-    call it.
+    """The book's terms in the page's language: their meanings, and what others call them.
 
     Examples
     --------

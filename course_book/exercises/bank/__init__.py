@@ -1,3 +1,1 @@
-"""The exercises of each chapter: parameters, answers and misconceptions. Their texts stand in
-`data/exercises`.
-"""
+"""Each chapter's exercises: parameters, answers, misconceptions; texts are in `data/exercises`."""

@@ -1,6 +1,4 @@
-"""Exercises of the chapter *Bandwidth and profiling*: operators that move more than
-they compute.
-"""
+"""Exercises of *Bandwidth and profiling*: operators that move more than they compute."""
 
 from itertools import product
 

@@ -22,9 +22,7 @@ from course_book.exercises.shared import (
 
 
 def _rule(chip: Accelerator, w: str, compute: str = "bf16", share: float = 1.0) -> float | None:
-    """First whole batch whose 2B FLOP for each weight take as long as reading it, at a part of the
-    peak.
-    """
+    """First whole batch whose 2B FLOP for each weight, at a part of the peak, hide reading it."""
     return above(share * chip.ridge(compute) * itemsize(w) / 2)
 
 

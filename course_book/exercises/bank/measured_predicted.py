@@ -1,6 +1,4 @@
-"""Exercises of the chapter *Measured against predicted*: from a bound to a time that somebody
-measures.
-"""
+"""Exercises of *Measured against predicted*: from a bound to a time that somebody measures."""
 
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import transformer
