@@ -13,6 +13,7 @@ from course_book import n, t
 from course_book.text import in_language, language, languages
 from course_press.cli.console import (
     Budget,
+    command,
     complain,
     counted,
     err_console,
@@ -42,14 +43,14 @@ def chosen(lang: str | None) -> str:
     return lang or language()
 
 
-@lab.command("run")
+@command(lab, "run")
 def lab_run(
     number: Number,
-    device: Annotated[str, Option(help="cpu or cuda.")] = "cpu",
+    device: str = "cpu",
     budget: Budget = 120,
-    sku: Annotated[str, Option(help="What was rented.")] = "",
-    usd_per_hour: Annotated[float | None, Option(help="What it costs, USD an hour.")] = None,
-    price_source: Annotated[str, Option(help="Where you found that price.")] = "",
+    sku: str = "",
+    usd_per_hour: float | None = None,
+    price_source: str = "",
     lang: Lang = None,
 ) -> None:
     """Run a lab's notebook with papermill; run again, it picks up where it left off.
@@ -66,12 +67,8 @@ def lab_run(
     tell(f"{done.notebook.parent}: {', '.join(kept)}")
 
 
-@lab.command("compare")
-def lab_compare(
-    before: Annotated[Path, Argument(help="A results.csv.")],
-    after: Annotated[Path, Argument(help="Another one.")],
-    lang: Lang = None,
-) -> None:
+@command(lab, "compare")
+def lab_compare(before: Path, after: Path, lang: Lang = None) -> None:
     """Say which measurements differ by more than noise.
 
     Example: `course lab compare before.csv after.csv`
@@ -94,19 +91,15 @@ def lab_compare(
         tell_table(header, rows, styles=styles)
 
 
-@lab.command("cloud")
+@command(lab, "cloud")
 def lab_cloud(
     number: Number,
     gpu: Annotated[str, Option(help=f"One of {', '.join(rented.GPUS)}.")],
     cloud: Annotated[str, Option(help=f"One of {', '.join(rented.CLOUDS)}.")] = "runpod",
     budget: Budget = 600,
-    max_cost: Annotated[float, Option(min=0, help="USD above which nothing is rented.")] = 5.0,
-    usd_per_hour: Annotated[
-        float | None, Option(help="What the provider asks, if no dated price is known.")
-    ] = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Print what would run and its cost.")
-    ] = False,
+    max_cost: Annotated[float, Option(min=0)] = 5.0,
+    usd_per_hour: float | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Rent one GPU, run a lab on it, copy the results back, and give the GPU back.
 
@@ -131,10 +124,8 @@ def lab_cloud(
         tell(f"results in {rented.launch(root, number, made)}")
 
 
-@measured.command("check")
-def results_check(
-    folder: Annotated[Path, Argument(help="Holds results.csv and manifest.json.")],
-) -> None:
+@command(measured, "check")
+def results_check(folder: Path) -> None:
     """Check measured rows before you give them to the book: schema, manifest, roofs, repeats.
 
     Example: `course results check labs/00-three-accelerators/results/local`
