@@ -11,16 +11,8 @@ from course_lib.bench import results
 from course_tools.measured import contributed
 from course_book import n, t
 from course_book.text import in_language, language, languages
-from course_press.cli.console import (
-    Budget,
-    command,
-    complain,
-    counted,
-    err_console,
-    fail_with,
-    tell,
-    tell_table,
-)
+from course_press.cli import console
+from course_press.cli.console import Budget, command, err_console, fail_with, tell, tell_table
 from course_press.labs import cloud as rented
 from course_press.labs import run as labs
 from course_press.source.errors import choose
@@ -61,7 +53,7 @@ def lab_run(
     how |= {"sku": sku, "price_source": price_source, "lang": chosen(lang)}
     done = labs.run_lab(Path.cwd(), number, say=err_console.print, **how)
     if done.error:
-        complain(f"a cell failed with {done.error}: see {done.notebook}")
+        console.complain(f"a cell failed with {done.error}: see {done.notebook}")
         raise typer.Exit(1)
     kept = sorted(file.name for file in done.notebook.parent.iterdir() if file.suffix != ".ipynb")
     tell(f"{done.notebook.parent}: {', '.join(kept)}")
@@ -132,4 +124,4 @@ def results_check(folder: Path) -> None:
     """
     fail_with(contributed.review(folder))
     rows = len(results.read(folder / "results.csv"))
-    tell(f"{counted(rows, 'row')} ready to send: CONTRIBUTING.md says how")
+    tell(f"{console.counted(rows, 'row')} ready to send: CONTRIBUTING.md says how")

@@ -18,20 +18,8 @@ from course_tools.counting import Costs, ask
 from course_book import n
 from course_book.answers import steps
 from course_book.text import retold
-from course_press.cli import costs
-from course_press.cli.console import (
-    AsJson,
-    command,
-    complain,
-    meant,
-    tell,
-    tell_json,
-    tell_next,
-    tell_table,
-    tested_in_words,
-    told,
-    writing,
-)
+from course_press.cli import console, costs
+from course_press.cli.console import command, tell, tell_table, tested_in_words, told, writing
 
 app = typer.Typer()
 
@@ -56,7 +44,7 @@ def predict(
     memory: float | None = None,
     every: Annotated[bool, Option("--all")] = False,
     plot: Path | None = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """What does a step take? Exits with 1 where it does not fit.
 
@@ -74,7 +62,7 @@ def predict(
             raise CourseError(f"--memory must be a number of GB above 0 (got {memory:g})")
         on = copy(on)
         on.memory = 1e9 * memory
-    asked = meant(model)
+    asked = console.meant(model)
     change: dict[str, Any] = {"batch": batch, "weights": weights, "cache": cache, "tp": tp}
 
     def again(**changes: Any) -> Costs:
@@ -87,12 +75,12 @@ def predict(
     answer = again()
     how: dict[str, Any] = {"constants": constants, **({} if engine is None else {"engine": engine})}
     if as_json:
-        tell_json(steps.predicted(answer, on, change, again, **how).as_json())
+        console.tell_json(steps.predicted(answer, on, change, again, **how).as_json())
     else:
         joined = link or next(iter(on.joins), None)
         several = told("several", tp=tp, chip=on.name, link=joined) if tp != 1 else on.name
         costs.show(answer, several, every)
-        tell_next(steps.changes(answer, change, again))
+        console.tell_next(steps.changes(answer, change, again))
         if calibrated:
             found = calibrate.predict(answer.step, on, **how)
             times = {name: n(getattr(found, name), "s") for name in ("expected", "low", "high")}
@@ -107,7 +95,7 @@ def predict(
     fit = answer.fit
     if not fit.fits:
         of = {"needed": n(fit.needed, "B"), "available": n(fit.available, "B")}
-        complain(told("too-large", model=answer.name, chip=chip, **of))
+        console.complain(told("too-large", model=answer.name, chip=chip, **of))
         raise typer.Exit(1)
 
 

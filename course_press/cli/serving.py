@@ -15,18 +15,8 @@ from course_tools.counting import told as told_formats
 from course_book import n, t
 from course_book.answers import services
 from course_book.text import language
-from course_press.cli.console import (
-    AsJson,
-    command,
-    described,
-    formats_in_words,
-    progress,
-    tell,
-    tell_json,
-    tell_table,
-    tested_in_words,
-    told,
-)
+from course_press.cli import console
+from course_press.cli.console import formats_in_words, progress, tell, tell_json, tell_table, told
 
 app = typer.Typer()
 
@@ -38,7 +28,7 @@ _NAMES = {
 }
 
 
-@command(app, "serve")
+@console.command(app, "serve")
 def serve_command(
     model: str,
     chip: str,
@@ -63,14 +53,14 @@ def serve_command(
     slo: str | None = None,
     plan: bool = False,
     usd: float | None = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """How long do users wait? Simulates a service, or plans one.
 
     Example: `course serve llama-3-8b h100-sxm --rate 10 --slo ttft=0.5,tpot=0.05 --plan`
     """
     why_not = "steps are known by its sizes: course predict can trace it, but a service has too"
-    one, on = described(model, f"{why_not} many steps to trace"), specs.chip(chip)
+    one, on = console.described(model, f"{why_not} many steps to trace"), specs.chip(chip)
     settings = serve.engine(engine, **({} if tp is None else {"tensor_parallel_size": tp}))
     limits = _limits(slo)
     asked: dict[str, Any] = {"w": weights, "kv": cache, "calibrated": not bounds}
@@ -193,7 +183,7 @@ def _show(
     # Where a constant is from is told in English only, as the data has it; --json has it always.
     tell(f"{said}: {done.source}" if language() == "en" else said, style="dim")
     if done.evidence:
-        tell(tested_in_words(done.evidence), style="dim")
+        tell(console.tested_in_words(done.evidence), style="dim")
 
 
 def _show_plan(

@@ -11,16 +11,8 @@ from course_tools import train
 from course_book import n, t
 from course_book.answers import trainings
 from course_book.text import retold
-from course_press.cli.console import (
-    AsJson,
-    command,
-    described,
-    tell,
-    tell_json,
-    tell_table,
-    tested_in_words,
-    told,
-)
+from course_press.cli import console
+from course_press.cli.console import described, tell, tell_json, tell_table, tested_in_words, told
 
 app = typer.Typer()
 
@@ -28,7 +20,7 @@ _STEP_TOKENS = 2**20
 _LISTED = 20
 
 
-@command(app, "train")
+@console.command(app, "train")
 def train_command(
     model: str,
     chips: Annotated[str, Option()],
@@ -40,7 +32,7 @@ def train_command(
     dtype: str = "bf16",
     method: str = "full",
     framework: str | None = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """What does training take? A step, layouts, days, dollars.
 

@@ -13,21 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Estimate
-from course_lib.core.checks import (
-    MADE,
-    CourseError,
-    Numbers,
-    flag,
-    keep,
-    known,
-    nonnegative,
-    plain,
-    positive,
-    shown,
-    text,
-    together,
-)
+from course_lib.core import Estimate, checks
+from course_lib.core.checks import CourseError, Numbers, known, plain, positive, shown, together
 from course_lib.core.dtypes import BITS, SCALED, itemsize
 from course_lib.network.collectives import Nodes, resolve_link
 from course_lib.network.collectives import seconds as bound_of
@@ -78,9 +65,12 @@ class Prediction:
     evidence: str = ""  # which row of the table of errors tests such a range, in words
 
     def __post_init__(self) -> None:
-        text("source", self.source)
+        checks.text("source", self.source)
         times = ("expected", "low", "high")
-        keep(self, **{name: nonnegative(name, getattr(self, name), MADE) for name in times})
+        checks.keep(
+            self,
+            **{name: checks.nonnegative(name, getattr(self, name), checks.MADE) for name in times},
+        )
 
 
 def predict(
@@ -378,8 +368,8 @@ def collective(
     found = constants_of(on, None, constants)
     found = _foreign(found, on)
     at = found.links[name if name in found.links else "nvlink"]
-    size = nonnegative("bytes", bytes)
-    in_switch = None if in_switch is None else flag("in_switch", in_switch)
+    size = checks.nonnegative("bytes", bytes)
+    in_switch = None if in_switch is None else checks.flag("in_switch", in_switch)
     if in_switch and (at.in_switch is None or kind != "all-reduce"):
         raise CourseError(
             f"in_switch=True: no {kind} by a switch was measured over {name} of {on.key}: "
