@@ -124,10 +124,8 @@ def numbers_command(
     known_languages(root, [lang])
     since = since or numbers.last_release(root) or numbers.last_print(root)
     if since is None:
-        raise CourseError(
-            "no release is tagged here, and no notebook was printed twice: give --since, a tag or "
-            "a commit, or run git fetch --tags --unshallow"
-        )
+        said = "no release is tagged here, and no notebook was printed twice: give --since"
+        raise CourseError(f"{said}, a tag or a commit, or run git fetch --tags --unshallow")
     moves = numbers.between(root, since, until, lang)
     for move in moves:
         where = f"{move.chapter}, {move.section}" if move.section else move.chapter

@@ -50,9 +50,8 @@ def sheet(
         tell(f"{len(chosen)} exercises for {new} students{had}: {out}, {answers}")
         return
     if keys.resolve() == out.resolve():
-        raise CourseError(
-            f"--key {str(keys)!r} is the sheet itself: the answers need a file of their own"
-        )
+        said = f"--key {str(keys)!r} is the sheet itself"
+        raise CourseError(f"{said}: the answers need a file of their own")
     for option, file in (("--out", out), ("--key", keys)):
         if file.exists() and not force:
             fix = "choose another name, or add --force to replace it"

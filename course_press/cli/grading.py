@@ -13,7 +13,7 @@ from course_lib import CourseError
 from course_book.text import in_language
 from course_press import grading
 from course_press.cli.console import command, complain, err_console, tell
-from course_press.cli.labs import Lang, Number, chosen
+from course_press.cli.labs import Lang, chosen
 from course_press.grading import classroom
 from course_press.labs import run as labs
 
@@ -92,7 +92,7 @@ def _class(folder: Path, number: str | None, out: Path, roll: Path | None, jobs:
 
 @command(app)
 def autograder(
-    number: Number,
+    number: str,
     system: Annotated[str, Option("--for", help=f"One of {', '.join(classroom.SYSTEMS)}.")],
     out: Annotated[Path, Option()],
     unsafe: bool = False,

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from course_lib import CourseError
 from course_lib.bench import results
@@ -22,7 +22,6 @@ lab = typer.Typer(help="Run labs: here, on a rented GPU; compare results.", no_a
 app.add_typer(lab, name="lab")
 measured = typer.Typer(help="Rows that readers measured, for the book.", no_args_is_help=True)
 app.add_typer(measured, name="results")
-Number = Annotated[str, Argument(help="Number of the lab.")]
 Lang = Annotated[
     str | None, Option("--lang", help="Language of what is printed; COURSE_LANG's when not given.")
 ]
@@ -37,7 +36,7 @@ def chosen(lang: str | None) -> str:
 
 @command(lab, "run")
 def lab_run(
-    number: Number,
+    number: str,
     device: str = "cpu",
     budget: Budget = 120,
     sku: str = "",
@@ -85,7 +84,7 @@ def lab_compare(before: Path, after: Path, lang: Lang = None) -> None:
 
 @command(lab, "cloud")
 def lab_cloud(
-    number: Number,
+    number: str,
     gpu: Annotated[str, Option(help=f"One of {', '.join(rented.GPUS)}.")],
     cloud: Annotated[str, Option(help=f"One of {', '.join(rented.CLOUDS)}.")] = "runpod",
     budget: Budget = 600,

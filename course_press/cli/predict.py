@@ -111,10 +111,8 @@ def calibrate_command(
     Example: `course calibrate labs/00-three-accelerators/results/local/results.csv --out mine.toml`
     """
     if not file.is_file():
-        raise CourseError(
-            f"file {str(file)!r} is not there or is no file: run course lab run 00, or "
-            f"pass the results.csv of another run"
-        )
+        wrong = f"file {str(file)!r} is not there or is no file"
+        raise CourseError(f"{wrong}: run course lab run 00, or pass the results.csv of another run")
     ours = False
     if out.is_file():
         with contextlib.suppress(OSError, ValueError):

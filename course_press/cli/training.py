@@ -56,10 +56,8 @@ def train_command(
     many = max(_STEP_TOKENS // sequence, 1) if batch is None else batch
     ranked = train.layouts(one, on, many, sequence, most=_LISTED, **how)
     if not ranked:
-        raise CourseError(
-            f"no layout of {on.count} chips fits a batch of {many} sequences: take more chips, or "
-            f"a batch that they divide"
-        )
+        said = f"no layout of {on.count} chips fits a batch of {many} sequences"
+        raise CourseError(f"{said}: take more chips, or a batch that they divide")
     if as_json:
         records = []
         for each in ranked:

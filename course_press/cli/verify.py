@@ -19,36 +19,32 @@ from course_book.text import language
 from course_press.cli.console import AsJson, command, tell, tell_json, tell_table
 
 app = typer.Typer()
-Rate = Annotated[float | None, Option(help="Claimed, in the unit that its name has.")]
-Time = Annotated[float | None, Option(help="Claimed; ms, and of the first token s.")]
-Told = Annotated[str | None, Option(help="As it was claimed; the most lenient when not given.")]
-Many = Annotated[int | None, Option(help="As it was claimed; the most lenient when not given.")]
 
 
 @command(app)
 def verify(
     claim: Annotated[str, Argument()] = "",
     chip: Annotated[str, Argument()] = "",
-    tokens_per_second: Rate = None,
-    ms_per_token: Time = None,
-    prompt_tokens_per_second: Rate = None,
-    ttft: Time = None,
-    ms: Time = None,
-    flops: Rate = None,
-    bytes_per_second: Rate = None,
+    tokens_per_second: float | None = None,
+    ms_per_token: float | None = None,
+    prompt_tokens_per_second: float | None = None,
+    ttft: float | None = None,
+    ms: float | None = None,
+    flops: float | None = None,
+    bytes_per_second: float | None = None,
     mfu: float | None = None,
     collective: str | None = None,
     size: Annotated[float | None, Option("--bytes")] = None,
     chips_together: Annotated[int, Option("--chips")] = 1,
     link: str | None = None,
-    batch: Many = None,
-    users: Many = None,
+    batch: int | None = None,
+    users: int | None = None,
     tokens: Annotated[int | None, Option("--context")] = None,
     tp: int = 1,
     tokens_per_pass: float = 1.0,
-    weights: Told = None,
-    cache: Told = None,
-    compute: Told = None,
+    weights: str | None = None,
+    cache: str | None = None,
+    compute: str | None = None,
     rate_format: Annotated[str | None, Option("--format")] = None,
     clock: float | None = None,
     prefill: bool = False,

@@ -69,18 +69,8 @@ def shapes() -> Mapping[str, Transformer]:
     large = structs.replace(
         llama, key="8B", name="Llama of 8.9 B", kv_heads=llama.heads, vocab=131072
     )
-    small = structs.replace(
-        large,
-        key="1B",
-        name="Llama of 1.3 B",
-        layers=16,
-        width=2048,
-        heads=32,
-        kv_heads=32,
-        head_dim=64,
-        ffn=8192,
-        head="tied",
-    )
+    sizes = {"layers": 16, "width": 2048, "heads": 32, "kv_heads": 32, "head_dim": 64, "ffn": 8192}
+    small = structs.replace(large, key="1B", name="Llama of 1.3 B", head="tied", **sizes)
     return {"1B": small, "8B": large}
 
 

@@ -86,9 +86,8 @@ def memory(
     one, tokens = transformer(model, windows=True), count("sequence", sequence)
     alone = isinstance(layout, Layout | str)
     if not alone and (not isinstance(layout, list | tuple) or not layout):
-        raise CourseError(
-            f"layout must be a layout, text as 'dp=8,tp=8', or a list of such (got {shown(layout)})"
-        )
+        said = "layout must be a layout, text as 'dp=8,tp=8', or a list of such"
+        raise CourseError(f"{said} (got {shown(layout)})")
     given = [layout] if isinstance(layout, Layout | str) else layout
     every = [layout_from(each) for each in given]
     for each in every:

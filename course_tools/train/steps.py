@@ -379,10 +379,8 @@ def step(
     """
     one, on, how = transformer(model, windows=True), cluster(chips), layout_from(layout)
     if how.chips != on.count:
-        raise CourseError(
-            f"layout takes dp * tp * pp * cp = {how.chips} chips, and there are {on.count}: change "
-            f"one of the two"
-        )
+        said = f"layout takes dp * tp * pp * cp = {how.chips} chips, and there are {on.count}"
+        raise CourseError(f"{said}: change one of the two")
     tokens = count("sequence", sequence)
     if refusal := refuse_layout(one, how, tokens):
         raise CourseError(refusal)
@@ -456,16 +454,10 @@ def _steps_of(
             for each in done.exchanges
             if each.seconds[i] > 0
         )
+        times_s = (bound, expected, max(expected * float(low), bound), expected * float(high))
         found.append(
             TrainingStep(
-                layout=one,
-                chips=on,
-                sequence=sequence,
-                bound_s=bound,
-                expected_s=expected,
-                low_s=max(expected * float(low), bound),
-                high_s=expected * float(high),
-                evidence=evidence,
+                *(one, on, sequence, *times_s, evidence),
                 measured_s={name: float(seconds[i]) for name, seconds in like.items()},
                 tokens_per_s_per_chip=speed,
                 mfu=used,
@@ -743,10 +735,8 @@ def run(
     down = single("restart", nonnegative("restart", restart))
     good = single("goodput", goodput(stops, apart, restart=down))
     if good <= 0:
-        raise CourseError(
-            f"chip_failure_days leaves no time to train (got {shown(chip_failure_days)}): with "
-            f"{on.count} chips a failure comes every {apart:.0f} s"
-        )
+        said = f"chip_failure_days leaves no time to train (got {shown(chip_failure_days)})"
+        raise CourseError(f"{said}: with {on.count} chips a failure comes every {apart:.0f} s")
     steps = wanted / each.tokens
     days = steps * each.expected_s / good / DAY
     if usd_per_hour is None:
