@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from course_lib import CourseError
 from course_book.text import in_language
@@ -18,7 +18,7 @@ from course_press.check import parity
 from course_press.check.rules import check_book
 from course_press.cli import assistants, build, exercises, grading, labs, new, predict, specs
 from course_press.cli.build import known_languages
-from course_press.cli.console import counted, fail_with, refuse, tell, tell_table
+from course_press.cli.console import command, counted, fail_with, refuse, tell, tell_table
 from course_press.source.book import configured, languages
 from course_press.source.errors import MissingError
 from course_press.source.install import address, published
@@ -58,11 +58,8 @@ def check() -> None:
     fail_with(check_book(Path.cwd()))
 
 
-@makers.command()
-def stamp(
-    lang: Annotated[str, Argument(help="Language of the translation.")],
-    what: Annotated[str, Argument(help="Chapter, or chapter#section.")],
-) -> None:
+@command(makers)
+def stamp(lang: str, what: str) -> None:
     """Record that a translation was compared with the English.
 
     Example: `course stamp es rooflines#sec-matmul`

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from course_lib import CourseError
-from course_press.cli.console import Chapters, Langs, Site, To, counted, progress, tell
+from course_press.cli.console import Chapters, command, counted, progress, tell
 from course_press.source.book import languages
 from course_press.source.errors import choose
 from course_press.source.files import mend
@@ -38,17 +38,13 @@ def known_languages(root: Path, wanted: list[str] | None) -> list[str]:
     return list(dict.fromkeys(wanted or known))
 
 
-@app.command()
+@command(app)
 def build(
     chapter: Chapters = None,
-    lang: Langs = None,
-    engine: Annotated[Engine, Option(help="auto takes Quarto where it is on PATH.")] = Engine.auto,
-    out: Annotated[
-        Path | None, Option(help="Folder for the site: _site, or _site-answers with --answers.")
-    ] = None,
-    answers: Annotated[
-        bool, Option("--answers", help="Print the answers of the exam, too: not to be published.")
-    ] = False,
+    lang: list[str] | None = None,
+    engine: Engine = Engine.auto,
+    out: Path | None = None,
+    answers: bool = False,
 ) -> None:
     """Build the site, or print only some chapters anew.
 
@@ -80,8 +76,8 @@ def build(
         tell("Search, cover and other pages stay as they stand: course build prints all of them")
 
 
-@app.command("notebooks")
-def notebooks_command(chapter: Chapters = None, lang: Langs = None) -> None:
+@command(app, "notebooks")
+def notebooks_command(chapter: Chapters = None, lang: list[str] | None = None) -> None:
     """Print chapters as notebooks into notebooks/.
 
     Example: `course notebooks rooflines --lang en`
@@ -95,13 +91,9 @@ def notebooks_command(chapter: Chapters = None, lang: Langs = None) -> None:
     tell(f"{len(files)} notebooks in {', '.join(langs)}: notebooks")
 
 
-@app.command("export")
+@command(app, "export")
 def export_command(
-    lang: Langs = None,
-    to: To = None,
-    out: Annotated[
-        Path, Option(help="Folder of the site, whose cover will link to the files.")
-    ] = Path("_site"),
+    lang: list[str] | None = None, to: list[str] | None = None, out: Path = Path("_site")
 ) -> None:
     """Print the book as EPUB and PDF; a PDF needs Chromium.
 
@@ -118,17 +110,9 @@ def export_command(
             tell(f"{out / about.FOLDER / file.name}: {file.stat().st_size / 1e6:.1f} MB")
 
 
-@app.command("numbers")
+@command(app, "numbers")
 def numbers_command(
-    since: Annotated[
-        str | None,
-        Option(help="Tag or commit of the old notebooks; the last release, or the print before."),
-    ] = None,
-    until: Annotated[
-        str | None, Option(help="Tag or commit of the new ones; the work tree's.")
-    ] = None,
-    lang: Annotated[str, Option(help="Language of the notebooks.")] = "en",
-    out: Annotated[Path | None, Option(help="Changelog to write them into.")] = None,
+    since: str | None = None, until: str | None = None, lang: str = "en", out: Path | None = None
 ) -> None:
     """Say which numbers changed since a release.
 
@@ -140,10 +124,8 @@ def numbers_command(
     known_languages(root, [lang])
     since = since or numbers.last_release(root) or numbers.last_print(root)
     if since is None:
-        raise CourseError(
-            "no release is tagged here, and no notebook was printed twice: give --since, a tag or "
-            "a commit, or run git fetch --tags --unshallow"
-        )
+        said = "no release is tagged here, and no notebook was printed twice: give --since"
+        raise CourseError(f"{said}, a tag or a commit, or run git fetch --tags --unshallow")
     moves = numbers.between(root, since, until, lang)
     for move in moves:
         where = f"{move.chapter}, {move.section}" if move.section else move.chapter
@@ -155,17 +137,13 @@ def numbers_command(
         numbers.write_page(moves, title, out)
 
 
-@app.command("release")
+@command(app, "release")
 def release_command(
-    version: Annotated[str, Argument(help="Version, as in 1.2.3.")],
-    to: To = None,
-    out: Annotated[Path, Option(help="Folder of the archive and its site.")] = Path("dist"),
-    day: Annotated[
-        datetime | None, Option("--date", formats=["%Y-%m-%d"], help="Day; today, UTC.")
-    ] = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Check, and say what would be done.")
-    ] = False,
+    version: str,
+    to: list[str] | None = None,
+    out: Path = Path("dist"),
+    day: Annotated[datetime | None, Option("--date", formats=["%Y-%m-%d"])] = None,
+    dry_run: bool = False,
 ) -> None:
     """Check, print and pack a version; upload nothing.
 
@@ -186,10 +164,9 @@ def release_command(
     tell(f"Next, where make test passes: git add -A, {commit}, git tag v{version}")
 
 
-@app.command()
+@command(app)
 def preview(
-    out: Site = Path("_site"),
-    port: Annotated[int, Option(min=1, max=65535, help="Port on this machine.")] = 8000,
+    out: Path = Path("_site"), port: Annotated[int, Option(min=1, max=65535)] = 8000
 ) -> None:
     """Serve the built site on this machine.
 

@@ -4,43 +4,57 @@ import json
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar, get_args, get_origin
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from typer import Argument, Exit, Option
+from typer import Argument, Exit, Option, Typer
 
 from course_lib import CourseError
 from course_lib.specs import Transformer
+from course_tools.counting import Named
 from course_tools.counting import named as model_named
 from course_book import t
 from course_book.answers import Remedy, refused
 from course_book.text import language, named, retold
 
-Model = Annotated[
-    str, Argument(help="Key of a model, a config.json, or - for one on standard input.")
-]
-Chip = Annotated[str, Argument(help="Key of a chip; course chips lists them.")]
-Cache = Annotated[str | None, Option(help="Format of keys and values.")]
-Link = Annotated[str | None, Option(help="Link between them, by its name; the chip's first.")]
-Usd = Annotated[float | None, Option(help="USD for an hour of a chip; the recorded price.")]
 AsJson = Annotated[bool, Option("--json", help="Everything in SI units, as JSON.")]
 Budget = Annotated[float, Option(min=1, help="Seconds for all measurements.")]
-Langs = Annotated[
-    list[str] | None, Option(help="Language; repeat for several. All when not given.")
-]
 Chapters = Annotated[list[str] | None, Argument(help="Chapters by file name. All when not given.")]
-To = Annotated[list[str] | None, Option(help="epub or pdf; repeat for both. Both when not given.")]
-Site = Annotated[Path, Option(help="Folder of the site, built before.")]
+F = TypeVar("F", bound=Callable[..., None])
+_SAID = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))
 
 # Columns of what is no terminal: nothing there asks for a table to be narrowed.
 PIPED = 1000
+
+
+def command(app: Typer, name: str | None = None) -> Callable[[F], F]:
+    """A command whose parameters say what `options.toml` has of them: options with a default, or
+    else arguments, unless their annotations tell otherwise.
+    """
+
+    def made(function: F) -> F:
+        said = _SAID["shared"] | _SAID.get(function.__name__.removesuffix("_command"), {})
+        for one in signature(function).parameters.values():
+            of = one.annotation
+            info = Option(f"--{one.name.replace('_', '-')}")
+            if get_origin(of) is Annotated:
+                of, info = get_args(of)
+            elif one.default is one.empty:
+                info = Argument()
+            info.help = info.help or said[one.name]
+            function.__annotations__[one.name] = Annotated[of, info]
+        return app.command(name)(function)
+
+    return made
 
 
 class _Console(Console):
@@ -159,9 +173,16 @@ def writing(option: str, file: Path) -> Iterator[None]:
         raise CourseError(f"{option} {str(file)!r} cannot be written: {error.strerror}") from None
 
 
+def meant(given: str) -> Named:
+    """The model that a reader names; a module of theirs stands in the working folder."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    return model_named(given, sys.stdin.read() if given == "-" else None)
+
+
 def described(given: str, why_not: str) -> Transformer:
     """A model whose sizes say all; of one that has to be traced, `why_not` that will not do."""
-    found = model_named(given, sys.stdin.read() if given == "-" else None).model
+    found = meant(given).model
     if not isinstance(found, Transformer):
         raise CourseError(f"model {given!r} is none whose {why_not}")
     return found

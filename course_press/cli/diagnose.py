@@ -1,10 +1,8 @@
 """The command `course diagnose`: the one cause of the time of a recorded step, or what changed."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
-from typer import Argument, Option
 
 from course_lib import CourseError, specs
 from course_tools.diagnosis import WHOLES, Diagnosis, of_ranks
@@ -16,7 +14,7 @@ from course_tools.diagnosis.sums import read_sums
 from course_book import n
 from course_book.answers import recordings as answers
 from course_book.text import t
-from course_press.cli.console import AsJson, refuse, tell, tell_json, tell_table, told
+from course_press.cli.console import AsJson, command, refuse, tell, tell_json, tell_table, told
 from course_press.cli.recordings import tell_comparison, tell_counters, tell_sums
 
 app = typer.Typer()
@@ -24,22 +22,11 @@ app = typer.Typer()
 TIMELINES = {"trace", "sqlite", "timeline"}
 
 
-@app.command()
+@command(app)
 def diagnose(
-    recordings: Annotated[
-        list[Path],
-        Argument(
-            help="A trace of torch.profiler or vLLM (JSON, also gz or zst), or one of each rank; "
-            "an SQLite export or a CSV of Nsight Systems; or a CSV of Nsight Compute, beside a "
-            "trace with shapes for the bytes that must move. Two recordings: what changed."
-        ),
-    ],
-    chip: Annotated[
-        str | None, Option(help="Key of the chip; by the recording's device when not given.")
-    ] = None,
-    steps: Annotated[
-        str | None, Option(help="Steps of the two recordings, such as 10,20; as annotated.")
-    ] = None,
+    recordings: list[Path],
+    chip: str | None = None,
+    steps: str | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Why is it slow? Reads traces and Nsight's exports.

@@ -9,53 +9,22 @@ from typer import Option
 from course_lib import CourseError
 from course_book import exercises
 from course_book.text import in_language, languages
-from course_press.cli.console import tell, writing
+from course_press.cli.console import command, tell, writing
 from course_press.source.errors import choose
 from course_press.source.files import swap_in
 
 app = typer.Typer()
 
 
-@app.command("exercises")
+@command(app, "exercises")
 def sheet(
-    seed: Annotated[
-        int,
-        Option(
-            min=0,
-            help="Which variant: the same seed gives the same sheet. With --roll, the course's "
-            "seed, from which each student's own is made.",
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        Option(
-            help="Notebook to write, without answers: sheet.ipynb when not given. With --roll, a "
-            "folder: sheets."
-        ),
-    ] = None,
-    key: Annotated[
-        Path | None,
-        Option(
-            help="Notebook with the answers, or with --roll the folder of such. Beside the "
-            "sheet or folder, -key, when not given."
-        ),
-    ] = None,
-    roll: Annotated[
-        Path | None,
-        Option(
-            help="CSV file with a line for each student, columns id, name and language: each "
-            "gets a sheet and a key of their own. Only id is needed; it names the files."
-        ),
-    ] = None,
-    lang: Annotated[
-        str, Option(help="Language of the sheet, where the roll names no other.")
-    ] = "en",
-    chapter: Annotated[
-        list[str] | None, Option(help="Only this chapter's; repeat for several.")
-    ] = None,
-    force: Annotated[
-        bool, Option("--force", help="Replace a sheet and a key that are there already.")
-    ] = False,
+    seed: Annotated[int, Option(min=0)],
+    out: Path | None = None,
+    key: Path | None = None,
+    roll: Path | None = None,
+    lang: str = "en",
+    chapter: list[str] | None = None,
+    force: bool = False,
 ) -> None:
     """Write a sheet of exercises with other numbers, and its key.
 
@@ -81,9 +50,8 @@ def sheet(
         tell(f"{len(chosen)} exercises for {new} students{had}: {out}, {answers}")
         return
     if keys.resolve() == out.resolve():
-        raise CourseError(
-            f"--key {str(keys)!r} is the sheet itself: the answers need a file of their own"
-        )
+        said = f"--key {str(keys)!r} is the sheet itself"
+        raise CourseError(f"{said}: the answers need a file of their own")
     for option, file in (("--out", out), ("--key", keys)):
         if file.exists() and not force:
             fix = "choose another name, or add --force to replace it"

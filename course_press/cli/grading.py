@@ -12,39 +12,24 @@ from typer import Argument, Option
 from course_lib import CourseError
 from course_book.text import in_language
 from course_press import grading
-from course_press.cli.console import complain, err_console, tell
-from course_press.cli.labs import Lang, Number, chosen
+from course_press.cli.console import command, complain, err_console, tell
+from course_press.cli.labs import Lang, chosen
 from course_press.grading import classroom
 from course_press.labs import run as labs
 
 app = typer.Typer()
 
 
-@app.command()
+@command(app)
 def grade(
-    number: Annotated[
-        str | None, Argument(help="Number of the lab; with --all, where all are for one.")
-    ] = None,
-    file: Annotated[Path | None, Argument(help="Your solution.")] = None,
-    all_: Annotated[Path | None, Option("--all", help="Folder of a class's submissions.")] = None,
-    out: Annotated[
-        Path | None, Option(help="With --all, the CSV of grades; else Gradescope's results.json.")
-    ] = None,
-    roll: Annotated[
-        Path | None,
-        Option(
-            help="CSV of a class, as for course exercises: columns id and language. With --all."
-        ),
-    ] = None,
-    jobs: Annotated[int, Option(min=1, help="How many files at a time. With --all.")] = max(
-        1, (os.cpu_count() or 1) // 2
-    ),
-    isolated: Annotated[
-        bool, Option("--isolated", help="Run the file in a cell, as --all does.")
-    ] = False,
-    unsafe: Annotated[
-        bool, Option("--unsafe", help="With --all: files run with your rights.")
-    ] = False,
+    number: Annotated[str | None, Argument()] = None,
+    file: Annotated[Path | None, Argument()] = None,
+    all_: Annotated[Path | None, Option("--all")] = None,
+    out: Path | None = None,
+    roll: Path | None = None,
+    jobs: Annotated[int, Option(min=1)] = max(1, (os.cpu_count() or 1) // 2),
+    isolated: bool = False,
+    unsafe: bool = False,
     lang: Lang = None,
 ) -> None:
     """Check your solution of a lab, or a class's.
@@ -105,14 +90,12 @@ def _class(folder: Path, number: str | None, out: Path, roll: Path | None, jobs:
         raise typer.Exit(1)
 
 
-@app.command()
+@command(app)
 def autograder(
-    number: Number,
+    number: str,
     system: Annotated[str, Option("--for", help=f"One of {', '.join(classroom.SYSTEMS)}.")],
-    out: Annotated[Path, Option(help="A zip file; for nbgrader, a course's folder.")],
-    unsafe: Annotated[
-        bool, Option("--unsafe", help="Files run with the rights of who grades.")
-    ] = False,
+    out: Annotated[Path, Option()],
+    unsafe: bool = False,
     lang: Lang = None,
 ) -> None:
     """Pack a grader for Gradescope, Otter-Grader or nbgrader.

@@ -4,22 +4,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from course_lib import CourseError
 from course_lib.bench import results
 from course_tools.measured import contributed
 from course_book import n, t
 from course_book.text import in_language, language, languages
-from course_press.cli.console import (
-    Budget,
-    complain,
-    counted,
-    err_console,
-    fail_with,
-    tell,
-    tell_table,
-)
+from course_press.cli import console
+from course_press.cli.console import Budget, command, err_console, fail_with, tell, tell_table
 from course_press.labs import cloud as rented
 from course_press.labs import run as labs
 from course_press.source.errors import choose
@@ -29,7 +22,6 @@ lab = typer.Typer(help="Run labs: here, on a rented GPU; compare results.", no_a
 app.add_typer(lab, name="lab")
 measured = typer.Typer(help="Rows that readers measured, for the book.", no_args_is_help=True)
 app.add_typer(measured, name="results")
-Number = Annotated[str, Argument(help="Number of the lab.")]
 Lang = Annotated[
     str | None, Option("--lang", help="Language of what is printed; COURSE_LANG's when not given.")
 ]
@@ -42,14 +34,14 @@ def chosen(lang: str | None) -> str:
     return lang or language()
 
 
-@lab.command("run")
+@command(lab, "run")
 def lab_run(
-    number: Number,
-    device: Annotated[str, Option(help="cpu or cuda.")] = "cpu",
+    number: str,
+    device: str = "cpu",
     budget: Budget = 120,
-    sku: Annotated[str, Option(help="What was rented.")] = "",
-    usd_per_hour: Annotated[float | None, Option(help="What it costs, USD an hour.")] = None,
-    price_source: Annotated[str, Option(help="Where you found that price.")] = "",
+    sku: str = "",
+    usd_per_hour: float | None = None,
+    price_source: str = "",
     lang: Lang = None,
 ) -> None:
     """Run a lab's notebook with papermill; run again, it picks up where it left off.
@@ -60,18 +52,14 @@ def lab_run(
     how |= {"sku": sku, "price_source": price_source, "lang": chosen(lang)}
     done = labs.run_lab(Path.cwd(), number, say=err_console.print, **how)
     if done.error:
-        complain(f"a cell failed with {done.error}: see {done.notebook}")
+        console.complain(f"a cell failed with {done.error}: see {done.notebook}")
         raise typer.Exit(1)
     kept = sorted(file.name for file in done.notebook.parent.iterdir() if file.suffix != ".ipynb")
     tell(f"{done.notebook.parent}: {', '.join(kept)}")
 
 
-@lab.command("compare")
-def lab_compare(
-    before: Annotated[Path, Argument(help="A results.csv.")],
-    after: Annotated[Path, Argument(help="Another one.")],
-    lang: Lang = None,
-) -> None:
+@command(lab, "compare")
+def lab_compare(before: Path, after: Path, lang: Lang = None) -> None:
     """Say which measurements differ by more than noise.
 
     Example: `course lab compare before.csv after.csv`
@@ -94,19 +82,15 @@ def lab_compare(
         tell_table(header, rows, styles=styles)
 
 
-@lab.command("cloud")
+@command(lab, "cloud")
 def lab_cloud(
-    number: Number,
+    number: str,
     gpu: Annotated[str, Option(help=f"One of {', '.join(rented.GPUS)}.")],
     cloud: Annotated[str, Option(help=f"One of {', '.join(rented.CLOUDS)}.")] = "runpod",
     budget: Budget = 600,
-    max_cost: Annotated[float, Option(min=0, help="USD above which nothing is rented.")] = 5.0,
-    usd_per_hour: Annotated[
-        float | None, Option(help="What the provider asks, if no dated price is known.")
-    ] = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Print what would run and its cost.")
-    ] = False,
+    max_cost: Annotated[float, Option(min=0)] = 5.0,
+    usd_per_hour: float | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Rent one GPU, run a lab on it, copy the results back, and give the GPU back.
 
@@ -131,14 +115,12 @@ def lab_cloud(
         tell(f"results in {rented.launch(root, number, made)}")
 
 
-@measured.command("check")
-def results_check(
-    folder: Annotated[Path, Argument(help="Holds results.csv and manifest.json.")],
-) -> None:
+@command(measured, "check")
+def results_check(folder: Path) -> None:
     """Check measured rows before you give them to the book: schema, manifest, roofs, repeats.
 
     Example: `course results check labs/00-three-accelerators/results/local`
     """
     fail_with(contributed.review(folder))
     rows = len(results.read(folder / "results.csv"))
-    tell(f"{counted(rows, 'row')} ready to send: CONTRIBUTING.md says how")
+    tell(f"{console.counted(rows, 'row')} ready to send: CONTRIBUTING.md says how")

@@ -10,15 +10,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
 
 import typer
-from typer import Argument
 
 from course_lib import CourseError, specs
 from course_book.exercises import CHAPTERS, all
 from course_press.check import parity
-from course_press.cli.console import tell
+from course_press.cli.console import command, tell
 from course_press.source.book import languages, read_book
 from course_press.source.chapter import read_text
 from course_press.source.errors import choose
@@ -228,11 +226,8 @@ KINDS: Mapping[str, tuple[Callable[[Draft, str], None], str]] = {
 }
 
 
-@app.command()
-def new(
-    kind: Annotated[str, Argument(help="chapter, exercise, chip, lab or language.")],
-    name: Annotated[str, Argument(help="Its name in files; of an exercise, CHAPTER/ID.")],
-) -> None:
+@command(app)
+def new(kind: str, name: str) -> None:
     """Begin a chapter, an exercise, a chip, a lab or a language.
 
     Example: `course new chapter tensor-cores`

@@ -2,89 +2,48 @@
 
 import contextlib
 import math
-import sys
 import tomllib
 from copy import copy
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from course_lib import CourseError, specs
 from course_lib.bench import results
 from course_tools import calibrate
 from course_tools.calibrate import own as calibrate_own
-from course_tools.counting import Costs, ask, named
+from course_tools.counting import Costs, ask
 from course_book import n
 from course_book.answers import steps
 from course_book.text import retold
 from course_press.cli import console, costs
-from course_press.cli.console import (
-    complain,
-    tell,
-    tell_json,
-    tell_next,
-    tell_table,
-    tested_in_words,
-    told,
-)
+from course_press.cli.console import command, tell, tell_table, tested_in_words, told, writing
 
 app, own = typer.Typer(), typer.Typer()
 
 
-@app.command()
+@command(app)
 def predict(
-    model: Annotated[
-        str,
-        Argument(
-            help="Key of a model (llama-3-8b), a config.json, - for one on standard input, or "
-            "module:function that returns a torch.nn.Module."
-        ),
-    ],
-    chip: console.Chip,
-    batch: Annotated[int, Option(help="Sequences in the batch.")] = 1,
-    context: Annotated[
-        int | None,
-        Option(
-            help="Tokens in the cache of each; with --prefill, in the prompt. 1024, or as many as "
-            "the model was made for."
-        ),
-    ] = None,
-    weights: Annotated[
-        str | None,
-        Option(
-            help="Format of the weights: bf16, mxfp4, awq, int4/32; bf16,experts=mxfp4. As the "
-            "config.json declares, or bf16."
-        ),
-    ] = None,
-    activations: Annotated[str | None, Option(help="Format of the activations.")] = None,
-    cache: console.Cache = None,
-    compute: Annotated[str | None, Option(help="Format of the arithmetic in products.")] = None,
-    tp: Annotated[int, Option(help="Chips that share the model.")] = 1,
-    link: console.Link = None,
-    prefill: Annotated[
-        bool, Option("--prefill", help="The pass over the prompt rather than a decode step.")
-    ] = False,
-    trace: Annotated[
-        bool, Option("--trace", help="Trace a config.json whose sizes would be enough.")
-    ] = False,
-    calibrated: Annotated[
-        bool, Option("--calibrated", help="A likely time and its range, too.")
-    ] = False,
-    constants: Annotated[
-        Path | None, Option(help="Your own constants, of course calibrate; with --calibrated.")
-    ] = None,
-    engine: Annotated[
-        str | None, Option(help="Whose gaps between kernels: gpt-fast; with --calibrated.")
-    ] = None,
-    memory: Annotated[
-        float | None, Option(help="GB of each chip's memory; as published when not given.")
-    ] = None,
-    every: Annotated[
-        bool, Option("--all", help="Every operator of a trace, however little it takes.")
-    ] = False,
-    plot: Annotated[Path | None, Option(help="File for the roofline, .svg or .png.")] = None,
+    model: str,
+    chip: str,
+    batch: int = 1,
+    context: int | None = None,
+    weights: str | None = None,
+    activations: str | None = None,
+    cache: str | None = None,
+    compute: str | None = None,
+    tp: int = 1,
+    link: str | None = None,
+    prefill: bool = False,
+    trace: bool = False,
+    calibrated: bool = False,
+    constants: Path | None = None,
+    engine: str | None = None,
+    memory: float | None = None,
+    every: Annotated[bool, Option("--all")] = False,
+    plot: Path | None = None,
     as_json: console.AsJson = False,
 ) -> None:
     """What does a step take? Exits with 1 where it does not fit.
@@ -97,15 +56,13 @@ def predict(
         raise CourseError("--engine needs --calibrated: the bound knows of no engine")
     if plot is not None and plot.suffix not in (".svg", ".png"):
         raise CourseError(f"--plot must name an .svg or a .png file (got {str(plot)!r})")
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # a module of the reader's stands in the working folder
     on = specs.chip(chip)
     if memory is not None:
         if not 0 < memory < math.inf:
             raise CourseError(f"--memory must be a number of GB above 0 (got {memory:g})")
         on = copy(on)
         on.memory = 1e9 * memory
-    asked = named(model, sys.stdin.read() if model == "-" else None)
+    asked = console.meant(model)
     change: dict[str, Any] = {"batch": batch, "weights": weights, "cache": cache, "tp": tp}
 
     def again(**changes: Any) -> Costs:
@@ -118,12 +75,12 @@ def predict(
     answer = again()
     how: dict[str, Any] = {"constants": constants, **({} if engine is None else {"engine": engine})}
     if as_json:
-        tell_json(steps.predicted(answer, on, change, again, **how).as_json())
+        console.tell_json(steps.predicted(answer, on, change, again, **how).as_json())
     else:
         joined = link or next(iter(on.joins), None)
         several = told("several", tp=tp, chip=on.name, link=joined) if tp != 1 else on.name
         costs.show(answer, several, every)
-        tell_next(steps.changes(answer, change, again))
+        console.tell_next(steps.changes(answer, change, again))
         if calibrated:
             found = calibrate.predict(answer.step, on, **how)
             times = {name: n(getattr(found, name), "s") for name in ("expected", "low", "high")}
@@ -133,35 +90,29 @@ def predict(
             tell(retold(found.source), style="dim")
             tell(tested_in_words(found.evidence), style="dim")
     if plot is not None:
-        with console.writing("--plot", plot):
+        with writing("--plot", plot):
             plot.write_bytes(costs.picture(answer, on, plot.suffix[1:]))
     fit = answer.fit
     if not fit.fits:
         of = {"needed": n(fit.needed, "B"), "available": n(fit.available, "B")}
-        complain(told("too-large", model=answer.name, chip=chip, **of))
+        console.complain(told("too-large", model=answer.name, chip=chip, **of))
         raise typer.Exit(1)
 
 
-@own.command("calibrate")
+@command(own, "calibrate")
 def calibrate_command(
-    file: Annotated[Path, Argument(help="results.csv of lab 00.")],
-    chip: Annotated[
-        str | None, Option(help="Key of the chip; by the device's name when not given.")
-    ] = None,
-    device: Annotated[
-        str | None, Option(help="Which device's rows, where the file has several.")
-    ] = None,
-    out: Annotated[Path, Option(help="File for the constants.")] = Path("calibration.toml"),
+    file: Path,
+    chip: str | None = None,
+    device: str | None = None,
+    out: Path = Path("calibration.toml"),
 ) -> None:
     """Fit constants to measurements of your own machine.
 
     Example: `course calibrate labs/00-three-accelerators/results/local/results.csv --out mine.toml`
     """
     if not file.is_file():
-        raise CourseError(
-            f"file {str(file)!r} is not there or is no file: run course lab run 00, or "
-            f"pass the results.csv of another run"
-        )
+        wrong = f"file {str(file)!r} is not there or is no file"
+        raise CourseError(f"{wrong}: run course lab run 00, or pass the results.csv of another run")
     ours = False
     if out.is_file():
         with contextlib.suppress(OSError, ValueError):
@@ -178,7 +129,7 @@ def calibrate_command(
         for dtype, one in each.items()
     ]
     tell_table(("format", "of the peak", "of the bandwidth", "a kernel's overhead"), shown)
-    with console.writing("--out", out):
+    with writing("--out", out):
         out.write_text(calibrate.constants.to_toml(found), encoding="utf-8")
     tell(f"{found.source}, {found.points} rows: {out}")
     if unused := sorted({row.dtype for row in rows if row.op == "matmul"} - found.constants.keys()):

@@ -3,10 +3,9 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from typer import Option
 
 from course_lib import CourseError, specs
 from course_lib.specs import Accelerator
@@ -17,15 +16,7 @@ from course_book import n, t
 from course_book.answers import services
 from course_book.text import language
 from course_press.cli import console
-from course_press.cli.console import (
-    formats_in_words,
-    progress,
-    tell,
-    tell_json,
-    tell_table,
-    tested_in_words,
-    told,
-)
+from course_press.cli.console import formats_in_words, progress, tell, tell_json, tell_table, told
 
 app = typer.Typer()
 
@@ -37,58 +28,31 @@ _NAMES = {
 }
 
 
-@app.command("serve")
+@console.command(app, "serve")
 def serve_command(
-    model: console.Model,
-    chip: console.Chip,
-    arrivals: Annotated[
-        Path | None,
-        Option(
-            help="Requests to replay: a JSON object a line, arrival_time in s, "
-            "input_toks, output_toks."
-        ),
-    ] = None,
-    rate: Annotated[float | None, Option(help="Requests a second, at random.")] = None,
-    users: Annotated[
-        int | None,
-        Option(help="In place of a rate, users who each ask again when they are answered."),
-    ] = None,
-    requests: Annotated[int, Option(help="How many, with --rate.")] = 1000,
-    prompt: Annotated[int, Option(help="Mean tokens of a prompt, with --rate.")] = 512,
-    output: Annotated[int, Option(help="Mean tokens of an answer, with --rate.")] = 128,
-    spread: Annotated[
-        float, Option(help="Standard deviation over mean of these; 0 for all the same.")
-    ] = 0.5,
-    burst: Annotated[
-        float, Option(help="The same of the time between requests; 1 is a Poisson process.")
-    ] = 1.0,
-    seed: Annotated[int, Option(help="Of what is drawn.")] = 0,
-    engine: Annotated[
-        str, Option(help="Name of an engine, or a .json file with its settings.")
-    ] = "vllm",
-    tp: Annotated[
-        int | None, Option(help="Chips that share the model; the engine's setting, or 1.")
-    ] = None,
-    ep: Annotated[
-        int | None,
-        Option(help="Chips that a mixture's experts are spread over, a multiple of --tp."),
-    ] = None,
-    link: console.Link = None,
-    replicas: Annotated[int, Option(help="Engines behind a router.")] = 1,
-    router: Annotated[str, Option(help="round-robin, least-loaded or prefix.")] = "round-robin",
-    weights: Annotated[
-        str | None,
-        Option(help="Format of the weights; as the config.json declares, or the engine's."),
-    ] = None,
-    cache: console.Cache = None,
-    bounds: Annotated[
-        bool, Option("--bounds", help="Each step at its lower bound, not its likely time.")
-    ] = False,
-    slo: Annotated[str | None, Option(help="Limits in s: ttft=0.5,tpot=0.05,e2e=20.")] = None,
-    plan: Annotated[
-        bool, Option("--plan", help="Find the cheapest layout that keeps --slo.")
-    ] = False,
-    usd: console.Usd = None,
+    model: str,
+    chip: str,
+    arrivals: Path | None = None,
+    rate: float | None = None,
+    users: int | None = None,
+    requests: int = 1000,
+    prompt: int = 512,
+    output: int = 128,
+    spread: float = 0.5,
+    burst: float = 1.0,
+    seed: int = 0,
+    engine: str = "vllm",
+    tp: int | None = None,
+    ep: int | None = None,
+    link: str | None = None,
+    replicas: int = 1,
+    router: str = "round-robin",
+    weights: str | None = None,
+    cache: str | None = None,
+    bounds: bool = False,
+    slo: str | None = None,
+    plan: bool = False,
+    usd: float | None = None,
     as_json: console.AsJson = False,
 ) -> None:
     """How long do users wait? Simulates a service, or plans one.
@@ -219,7 +183,7 @@ def _show(
     # Where a constant is from is told in English only, as the data has it; --json has it always.
     tell(f"{said}: {done.source}" if language() == "en" else said, style="dim")
     if done.evidence:
-        tell(tested_in_words(done.evidence), style="dim")
+        tell(console.tested_in_words(done.evidence), style="dim")
 
 
 def _show_plan(

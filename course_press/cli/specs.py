@@ -3,23 +3,21 @@
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from course_lib import CourseError, specs
 from course_book import n
-from course_press.cli.console import complain, out_console, tell, tell_table
+from course_press.cli.console import command, complain, out_console, tell, tell_table
 
 app = typer.Typer()
 
 
-@app.command()
+@command(app)
 def chips(
-    as_json: Annotated[
-        bool, Option("--json", help="Every figure with its provenance, as JSON.")
-    ] = False,
-    as_csv: Annotated[bool, Option("--csv", help="One row a chip in SI units, as CSV.")] = False,
-    vendor: Annotated[str | None, Option(help="Only this vendor's.")] = None,
-    year: Annotated[int | None, Option(help="Only this year's.")] = None,
+    as_json: Annotated[bool, Option("--json")] = False,
+    as_csv: Annotated[bool, Option("--csv")] = False,
+    vendor: str | None = None,
+    year: int | None = None,
 ) -> None:
     """List the chips of the spec table, by vendor, and of each the latest first.
 
@@ -64,8 +62,8 @@ def models() -> None:
     tell_table(heads, rows, left=3)
 
 
-@app.command()
-def chip(key: Annotated[str, Argument(help="Key of a chip; course chips lists them.")]) -> None:
+@command(app)
+def chip(key: str) -> None:
     """Show a chip's figures, their sources and disputes.
 
     Example: `course chip h100-sxm`
@@ -82,11 +80,8 @@ def chip(key: Annotated[str, Argument(help="Key of a chip; course chips lists th
         tell(f"{source.id}: {source.title}. {source.URL or ''} {source.note or ''}")
 
 
-@app.command()
-def compare(
-    one: Annotated[str, Argument(help="Key of a chip.")],
-    other: Annotated[str, Argument(help="Key of another chip.")],
-) -> None:
+@command(app)
+def compare(one: str, other: str) -> None:
     """Compare two chips figure by figure.
 
     Example: `course compare a100-sxm-80 h100-sxm`

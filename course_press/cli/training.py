@@ -12,7 +12,7 @@ from course_book import n, t
 from course_book.answers import trainings
 from course_book.text import retold
 from course_press.cli import console
-from course_press.cli.console import tell, tell_json, tell_table, tested_in_words, told
+from course_press.cli.console import described, tell, tell_json, tell_table, tested_in_words, told
 
 app = typer.Typer()
 
@@ -20,42 +20,18 @@ _STEP_TOKENS = 2**20
 _LISTED = 20
 
 
-@app.command("train")
+@console.command(app, "train")
 def train_command(
-    model: console.Model,
-    chips: Annotated[str, Option(help="How many of which: 64xh100-sxm.")],
-    sequence: Annotated[int, Option(help="Tokens of each sequence.")] = 4096,
-    layout: Annotated[
-        str | None,
-        Option(
-            help="How chips share the work, as in dp=8,tp=8,zero=1,mbs=2,acc=4; also pp, cp, ep, "
-            "interleave=1, recompute=none and schedule=1f1b. Without it, layouts are ranked."
-        ),
-    ] = None,
-    batch: Annotated[
-        int | None, Option(help="Sequences of a step, to rank layouts; a million tokens' worth.")
-    ] = None,
-    tokens: Annotated[
-        float | None, Option(help="Tokens to train on, for days and dollars.")
-    ] = None,
-    usd: console.Usd = None,
-    dtype: Annotated[
-        str, Option(help="Format of the layers' products, as fp8; all else stays in bf16.")
-    ] = "bf16",
-    method: Annotated[
-        str,
-        Option(
-            help="What is trained: full, lora,r=16 or qlora,r=16; also on=qv or all, and the "
-            "frozen weights' format, w=nf4-double."
-        ),
-    ] = "full",
-    framework: Annotated[
-        str | None,
-        Option(
-            help="Whose constants: typical; litgpt, taken for frozen weights; or nanotron, with "
-            "what the cluster added on which it was measured."
-        ),
-    ] = None,
+    model: str,
+    chips: Annotated[str, Option()],
+    sequence: int = 4096,
+    layout: str | None = None,
+    batch: int | None = None,
+    tokens: float | None = None,
+    usd: float | None = None,
+    dtype: str = "bf16",
+    method: str = "full",
+    framework: str | None = None,
     as_json: console.AsJson = False,
 ) -> None:
     """What does training take? A step, layouts, days, dollars.
@@ -63,7 +39,7 @@ def train_command(
     Example: `course train llama-3-8b --chips 64xh100-sxm --layout dp=8,tp=8,zero=1,mbs=2,acc=4`
     """
     why_not = "training is known by its sizes: course predict can trace it, but its backward pass"
-    one, on = console.described(model, f"{why_not} is not"), train.cluster(chips)
+    one, on = described(model, f"{why_not} is not"), train.cluster(chips)
     if usd is not None and tokens is None:
         raise CourseError("--usd needs --tokens: a price has no use without a run")
     how: dict[str, Any] = {"framework": framework, "dtype": dtype, "method": method}
@@ -80,10 +56,8 @@ def train_command(
     many = max(_STEP_TOKENS // sequence, 1) if batch is None else batch
     ranked = train.layouts(one, on, many, sequence, most=_LISTED, **how)
     if not ranked:
-        raise CourseError(
-            f"no layout of {on.count} chips fits a batch of {many} sequences: take more chips, or "
-            f"a batch that they divide"
-        )
+        said = f"no layout of {on.count} chips fits a batch of {many} sequences"
+        raise CourseError(f"{said}: take more chips, or a batch that they divide")
     if as_json:
         records = []
         for each in ranked:

@@ -16,53 +16,40 @@ from course_tools.claims import Claimed, Judgment
 from course_book import n, t
 from course_book.answers import verified
 from course_book.text import language
-from course_press.cli import console
-from course_press.cli.console import tell, tell_json, tell_table
+from course_press.cli.console import AsJson, command, tell, tell_json, tell_table
 
 app = typer.Typer()
-Rate = Annotated[float | None, Option(help="Claimed, in the unit that its name has.")]
-Time = Annotated[float | None, Option(help="Claimed; ms, and of the first token s.")]
-Told = Annotated[str | None, Option(help="As it was claimed; the most lenient when not given.")]
-Many = Annotated[int | None, Option(help="As it was claimed; the most lenient when not given.")]
 
 
-@app.command()
+@command(app)
 def verify(
-    claim: Annotated[
-        str,
-        Argument(
-            help="A model as course predict takes it, or the chip alone; or a table of claims: "
-            "results.csv of a lab, another .csv or .json, or a folder of them."
-        ),
-    ] = "",
-    chip: Annotated[str, Argument(help="Key of a chip; course chips lists them.")] = "",
-    tokens_per_second: Rate = None,
-    ms_per_token: Time = None,
-    prompt_tokens_per_second: Rate = None,
-    ttft: Time = None,
-    ms: Time = None,
-    flops: Rate = None,
-    bytes_per_second: Rate = None,
-    mfu: Annotated[float | None, Option(help="Claimed, 0.4 for 40 %.")] = None,
-    collective: Annotated[str | None, Option(help="all-reduce, say: with --bytes, --ms.")] = None,
-    size: Annotated[float | None, Option("--bytes", help="Of the message or the data.")] = None,
-    chips_together: Annotated[int, Option("--chips", help="That share it or are summed.")] = 1,
-    link: console.Link = None,
-    batch: Many = None,
-    users: Many = None,
-    tokens: Annotated[
-        int | None, Option("--context", help="Tokens in each cache or prompt.")
-    ] = None,
-    tp: Annotated[int, Option(help="Chips that share the model.")] = 1,
-    tokens_per_pass: Annotated[float, Option(help="With speculative decoding, the mean.")] = 1.0,
-    weights: Told = None,
-    cache: Told = None,
-    compute: Told = None,
-    rate_format: Annotated[str | None, Option("--format", help="Of a rate of FLOPs.")] = None,
-    clock: Annotated[float | None, Option(help="MHz at which the chip is known to run.")] = None,
-    prefill: Annotated[bool, Option("--prefill", help="--ms is of a pass over a prompt.")] = False,
-    sparse: Annotated[bool, Option("--sparse", help="Half of the weights are zeros, 2:4.")] = False,
-    as_json: console.AsJson = False,
+    claim: Annotated[str, Argument()] = "",
+    chip: Annotated[str, Argument()] = "",
+    tokens_per_second: float | None = None,
+    ms_per_token: float | None = None,
+    prompt_tokens_per_second: float | None = None,
+    ttft: float | None = None,
+    ms: float | None = None,
+    flops: float | None = None,
+    bytes_per_second: float | None = None,
+    mfu: float | None = None,
+    collective: str | None = None,
+    size: Annotated[float | None, Option("--bytes")] = None,
+    chips_together: Annotated[int, Option("--chips")] = 1,
+    link: str | None = None,
+    batch: int | None = None,
+    users: int | None = None,
+    tokens: Annotated[int | None, Option("--context")] = None,
+    tp: int = 1,
+    tokens_per_pass: float = 1.0,
+    weights: str | None = None,
+    cache: str | None = None,
+    compute: str | None = None,
+    rate_format: Annotated[str | None, Option("--format")] = None,
+    clock: float | None = None,
+    prefill: bool = False,
+    sparse: bool = False,
+    as_json: AsJson = False,
 ) -> None:
     """Can this number be true? Exits with 1 where it is impossible.
 

@@ -68,10 +68,8 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
     lines = csv.reader(io.StringIO(text, newline=""))
     header = [name.strip().casefold() for name in next(lines, [])]
     if "id" not in header or len(set(header)) < len(header):
-        raise CourseError(
-            f"{at} must begin with a line of different columns, id among them, "
-            f"with commas between (got {', '.join(header) or 'an empty file'})"
-        )
+        wrong = f"{at} must begin with a line of different columns, id among them, with commas"
+        raise CourseError(f"{wrong} between (got {', '.join(header) or 'an empty file'})")
     for cells in lines:
         if any(cell.strip() for cell in cells):
             if len(cells) != len(header):

@@ -42,12 +42,7 @@ class Grading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def grading(folder: Path) -> Grading | None:
-    """What a lab's lab.toml says; `None` where it has none.
-
-    Raises
-    ------
-    CourseError
-        If it cannot be read, with the key that is wrong.
+    """What a lab's lab.toml says, refused by the key that is wrong; `None` where it has none.
 
     Examples
     --------
@@ -73,12 +68,8 @@ def grading(folder: Path) -> Grading | None:
 
 
 def grade(folder: Path, file: Path) -> list[Verdict]:
-    """Grade a learner's file by the grader of a lab's folder.
-
-    Raises
-    ------
-    CourseError
-        If there is no such file, it is no text, or what its grader needs is not installed.
+    """Grade a learner's file by the grader of a lab's folder; refused where there is no such file,
+    it is no text, or what its grader needs is not installed.
 
     Examples
     --------

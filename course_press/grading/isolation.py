@@ -60,13 +60,7 @@ _isolating: ContextVar[bool] = ContextVar("isolating", default=False)
 
 @contextlib.contextmanager
 def isolated() -> Iterator[None]:
-    """Run learners' files in cells, for as long as the block lasts.
-
-    Raises
-    ------
-    CourseError
-        If there is no bubblewrap here.
-    """
+    """Run learners' files in cells, for as long as the block lasts; refused without bubblewrap."""
     if not shutil.which("bwrap"):
         raise CourseError(str(message("no-isolation", why=message("no-bubblewrap"))))
     before = _isolating.set(True)

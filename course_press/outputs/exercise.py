@@ -5,18 +5,9 @@ import re
 from html import escape
 from typing import Any
 
-from course_book import t
+from course_book import exercises, t
 from course_book.asking import Walk
-from course_book.exercises import (
-    Form,
-    Parity,
-    Question,
-    capital,
-    example,
-    phrases,
-    predictions,
-    wrong_unit,
-)
+from course_book.exercises import Form, Question, capital, example, phrases, predictions, wrong_unit
 from course_book.text import UNITS, language, page_grammar
 from course_press.outputs.written import number_marks
 
@@ -106,7 +97,7 @@ def question_html(shown: Question) -> str:
 </div>"""
 
 
-def parity_html(_: Parity) -> str:
+def parity_html(_: exercises.Parity) -> str:
     """Where all predictions of a reader are drawn."""
     return f"""<div class="guesses"><p>{escape(shared()["words"]["still"])}</p>
 {_data({})}{_data(shared(), "guess-shared")}

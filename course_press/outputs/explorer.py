@@ -15,23 +15,8 @@ import numpy as np
 
 from course_lib import chip
 from course_lib.core import BOUNDS
-from course_book import n, t
-from course_book.explore import (
-    BALANCED,
-    NONE,
-    ChartLayer,
-    Decode,
-    Endless,
-    EngineExplorer,
-    Explorer,
-    Field,
-    Map,
-    Roofline,
-    TableRow,
-    color_of,
-    ranges,
-    ticks,
-)
+from course_book import explore, n, t
+from course_book.explore import Decode, Endless, Explorer, Roofline, TableRow, ranges, ticks
 from course_book.plot import LINES, own_tone
 from course_book.text import PREFIXED
 from course_press.outputs.figure import page_svg
@@ -95,7 +80,7 @@ def payload(explorer: Explorer) -> dict[str, Any]:
         fields = explorer.here().fields
         table: dict[str, Any] = {
             "fields": {name: {"unit": of.unit, "words": of.words} for name, of in fields.items()},
-            **(explorer.given() if isinstance(explorer, EngineExplorer) else {}),
+            **(explorer.given() if isinstance(explorer, explore.EngineExplorer) else {}),
             **(_decode(explorer) if isinstance(explorer, Decode) else {}),
         }
     else:
@@ -158,7 +143,7 @@ def short(value: float, unit: str) -> str:
     return text.replace("e+", "e").replace("e-0", "e-")
 
 
-def _pack(one: Field) -> dict[str, Any]:
+def _pack(one: explore.Field) -> dict[str, Any]:
     # One string: half the size of a JSON array, whose encoder would write 9.89e14 as
     # 989000000000000.0.
     flat = np.asarray(one.values, dtype=float).ravel()
@@ -170,7 +155,7 @@ def _pack(one: Field) -> dict[str, Any]:
     return {"axes": one.axes, "unit": one.unit, "words": one.words, "values": numbers}
 
 
-def _as_data(shown: ChartLayer | TableRow) -> dict[str, Any]:
+def _as_data(shown: explore.ChartLayer | TableRow) -> dict[str, Any]:
     return {
         name: value
         for name in shown.__slots__
@@ -186,7 +171,7 @@ def _axes(explorer: Explorer) -> dict[str, Any]:
             "label": label,
             "range": span,
             "unit": (_UNIT.findall(label) or [""])[0],
-            **({"ticks": ticks(explorer, name)} if isinstance(explorer, Map) else {}),
+            **({"ticks": ticks(explorer, name)} if isinstance(explorer, explore.Map) else {}),
         }
         for name, label, span in zip("xy", labels, ranges(explorer), strict=True)
     }
@@ -224,7 +209,7 @@ def _control(explorer: Explorer, name: str, id_: str) -> str:
 def _row(explorer: Explorer, row: TableRow, place: Mapping[str, int], i: int) -> str:
     mark = ""
     if row.color is not None or row.along:
-        color = color_of(explorer, row, place, i, explorer.state())
+        color = explore.color_of(explorer, row, place, i, explorer.state())
         mark = f'<i class="tone-{"muted" if color is None else color + 1}"></i>'
     first, *others = (explorer.text(cell, place) for cell in row.cells)
     marks = (' class="loud"' if text in _loud() else "" for text in others)
@@ -279,7 +264,7 @@ def _grabbed(explorer: Roofline) -> dict[str, Any]:
         "bounds": [t(bound) for bound in BOUNDS],
         "grips": GRIPS,
         "spans": SPANS,
-        "balanced": BALANCED,
+        "balanced": explore.BALANCED,
         "x": {"label": explorer.x_label, "range": SPANS["intensity"], "unit": "FLOP/B"},
         "y": {"label": explorer.y_label, "range": SPANS["peak"], "unit": "FLOP/s"},
     }
@@ -297,7 +282,7 @@ def _told(explorer: Roofline) -> str:
     bars = "".join(
         f'<p class="roofline-bar {tone}"><span>{escape(t(name))}</span><b><i style="width: '
         f'{100 * times[name] / step.lower if step else 0:.1f}%"></i></b>'
-        f"<output>{escape(n(times[name], 's') if step else NONE)}</output></p>"
+        f"<output>{escape(n(times[name], 's') if step else explore.NONE)}</output></p>"
         for name, tone in (("compute-time", "tone-3"), ("memory-time", "tone-2"))
     )
     sentence = escape(explorer.sentence())

@@ -2,6 +2,7 @@
 
 import re
 from base64 import b64encode
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from course_book.asking import Walk
@@ -14,6 +15,18 @@ from course_book.text import Shown, Table
 from course_press.outputs import calculator, exercise, explorer, figure, moving, tables
 from course_press.run.bundles import FORMS
 
+# What makes an element of a page of each kind of result.
+ELEMENTS: Sequence[tuple[Any, Callable[[Any], str]]] = (
+    (Explorer, explorer.html),
+    (Calculator, calculator.html),
+    (Moving, moving.html),
+    (Form, exercise.html),
+    (Question, exercise.question_html),
+    (Parity, exercise.parity_html),
+    (Plot | Diagram, figure.html),
+    (Walk, exercise.walk_html),
+)
+
 
 def site(shown: Shown) -> dict[str, Any]:
     """The MIME bundle of a result on the site.
@@ -24,26 +37,10 @@ def site(shown: Shown) -> dict[str, Any]:
     >>> site(tables.Downloads({"a.csv": "a"}))
     {'text/markdown': '[a.csv](data:text/csv;base64,YQ==){download="a.csv"}'}
     """
-    match shown:
-        case Explorer():
-            return html_block(explorer.html(shown))
-        case Calculator():
-            return html_block(calculator.html(shown))
-        case Moving():
-            return html_block(moving.html(shown))
-        case Form():
-            return html_block(exercise.html(shown))
-        case Question():
-            return html_block(exercise.question_html(shown))
-        case Parity():
-            return html_block(exercise.parity_html(shown))
-        case Plot() | Diagram():
-            return html_block(figure.html(shown))
-        case Walk():
-            return html_block(exercise.walk_html(shown))
-        case Table() | Downloads() | Folded():
-            return {"text/markdown": tables.markdown(shown)}
-    return notebook(shown)
+    if isinstance(shown, Table | Downloads | Folded):
+        return {"text/markdown": tables.markdown(shown)}
+    html = next((html for kind, html in ELEMENTS if isinstance(shown, kind)), None)
+    return html_block(html(shown)) if html else notebook(shown)
 
 
 def notebook(shown: Shown) -> dict[str, Any]:

@@ -10,13 +10,9 @@ from course_book.text import PREFIXED, language, marks
 
 def number_marks() -> dict[str, Any]:
     """What `courseLive.numbers` needs to write a number as `n` does."""
-    mark = marks(language())
+    mark, names = marks(language()), ("decimal", "thousands", "percent")
     return {
-        "locale": {
-            "decimal": mark.decimal,
-            "thousands": mark.thousands.replace(" ", "\u00a0"),
-            "percent": mark.percent.replace(" ", "\u00a0"),
-        },
+        "locale": {name: getattr(mark, name).replace(" ", "\u00a0") for name in names},
         "prefixed": PREFIXED,
         "none": NONE,
         "never": t("never"),

@@ -56,10 +56,8 @@ def build(
     """Render the book with Quarto, one profile a language, in place of the old site."""
     quarto = executable()
     if not quarto:
-        raise MissingError(
-            "quarto is not on PATH: get it from quarto.org, with conda (environment.yml) "
-            "or pip install -e '.[quarto]'"
-        )
+        said = "quarto is not on PATH: get it from quarto.org"
+        raise MissingError(f"{said}, with conda (environment.yml) or pip install -e '.[quarto]'")
     check_out(out)
     book_in = cache(partial(read_book, root, answers=answers))  # each is read once
     every = every_language(root, langs, out)

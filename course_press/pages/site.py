@@ -13,16 +13,8 @@ from urllib.parse import urlsplit
 from course_lib import CourseError
 from course_book.text import words
 from course_press.check import parity
-from course_press.pages import about, csp, searchable, share, slides
-from course_press.pages.pandoc import (
-    ASSETS,
-    PrintedPage,
-    kept,
-    lean,
-    print_pages,
-    templates,
-    unprinted,
-)
+from course_press.pages import about, csp, pandoc, searchable, share, slides
+from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pages, templates
 from course_press.pages.references import check_links, fill_references, labels_written
 from course_press.pages.render import Renderer
 from course_press.run.execute import Cache
@@ -70,7 +62,7 @@ def build(
             cards = {} if only else _cards(book, pages, source, printed.get(parity.SOURCE, ()), out)
             drawn = [file.stem for file in (old / about.CARDS).glob("*.png")] if only else cards
             here = {page.chapter.path: page for page in pages}
-            every_page = [here.get(one.path) or unprinted(one) for one in book.chapters]
+            every_page = [here.get(one.path) or pandoc.unprinted(one) for one in book.chapters]
             downloads = about.downloads(book, out)
             renderer = Renderer(book, source, every_page, every, downloads, drawn)
             parts = _parts(renderer, pages, cards, results)

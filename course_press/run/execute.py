@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
@@ -59,12 +59,7 @@ _MARKDOWN = re.compile(r"[*_`\[\]<>|$\\#~^@{}\n]")
 
 
 class ChapterResults:
-    """What running a chapter gave, read when it is asked for.
-
-    Attributes
-    ----------
-    key : the same for the same results.
-    """
+    """What running a chapter gave, read when it is asked for; its `key` is of what it gave."""
 
     def __init__(self, key: str, load: Callable[[], Mapping[str, Any]]) -> None:
         self.key, self._load = key, load
@@ -137,11 +132,8 @@ class Cache:
 
 class Surroundings:
     """What outputs depend on besides the chapter, as it is while this lives: each is read once.
-
-    Attributes
-    ----------
-    key : of what every run depends on: Python, the variables that steer it and its packages
-        (`STEERING`), how the book is cited, matplotlib's settings, and what runs the cells.
+    Its `key` is of what every run depends on: Python, the variables that steer it and its packages
+    (`STEERING`), how the book is cited, matplotlib's settings, and what runs the cells.
     """
 
     def __init__(self, root: Path) -> None:
@@ -220,17 +212,15 @@ class Surroundings:
 
     @staticmethod
     def _package(name: str) -> str:
-        try:
+        with suppress(PackageNotFoundError):
             return version(name)
-        except PackageNotFoundError:
-            return ""
+        return ""
 
     @staticmethod
     def _absent(name: str) -> str:
-        try:
+        with suppress(ImportError, ValueError):
             return "there" if find_spec(name) else ""
-        except (ImportError, ValueError):
-            return ""
+        return ""
 
 
 def run_chapter(

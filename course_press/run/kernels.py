@@ -84,10 +84,8 @@ class ChapterKernel:
         try:
             self.pid = self.ask(cwd=str(root), env=dict(env))["pid"]
         except DeadKernelError:
-            raise CourseError(
-                "no kernel could be started: what is printed above says why; try make "
-                "book in a new clone"
-            ) from None
+            said = "no kernel could be started: what is printed above says why"
+            raise CourseError(f"{said}; try make book in a new clone") from None
 
     def ask(self, timeout: float = 60, **request: Any) -> dict[str, Any]:
         """What the kernel answers."""

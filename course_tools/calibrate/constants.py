@@ -228,9 +228,8 @@ def _check(file: CalibrationFile) -> None:
         for name in ("compute", "burst", "bandwidth", "stream", "overlap"):
             positive(f"constants.{dtype}.{name}", getattr(constants, name))
     if missing := {"memory", "ridge", "compute", "step"} - set(file.ranges):
-        raise CourseError(
-            f"ranges lack {', '.join(sorted(missing))}: write the file with course calibrate"
-        )
+        said = f"ranges lack {', '.join(sorted(missing))}"
+        raise CourseError(f"{said}: write the file with course calibrate")
     ranges = dict(file.ranges)
     for name, link in file.links.items():
         ranges |= {f"links.{name}": link.range, f"links.{name}.small": link.small}
@@ -239,19 +238,16 @@ def _check(file: CalibrationFile) -> None:
         positive(f"links.{name}.bandwidth", link.bandwidth)
     for name, range_ in ranges.items():
         if not positive(f"ranges.{name}", range_.low) <= positive(f"ranges.{name}", range_.high):
-            raise CourseError(
-                f"ranges.{name} must be from low to high (got {range_.low:g}, {range_.high:g})"
-            )
+            said = f"ranges.{name} must be from low to high"
+            raise CourseError(f"{said} (got {range_.low:g}, {range_.high:g})")
     nonnegative("widen", file.log_sigma)
 
 
 def _of_file(file: CalibrationFile, dtype: str | None, chip: str, engine: str) -> Calibration:
     formats = file.constants
     if not formats:
-        raise CourseError(
-            "constants must hold one format at least: run course calibrate on results "
-            "with matrix products"
-        )
+        wrong = "constants must hold one format at least"
+        raise CourseError(f"{wrong}: run course calibrate on results with matrix products")
     missed = file.held_out_error
     error = "" if missed is None else f", held-out error {100 * missed:.1f} %"
     said = f"{file.source} ({file.points} points{error}, {file.date})"
@@ -264,23 +260,11 @@ def _of_file(file: CalibrationFile, dtype: str | None, chip: str, engine: str) -
     if dtype is not None and bare != taken:
         said = f"{taken}'s constants, since no one measured {dtype}: wider range. {said}"
         log_sigma = math.hypot(log_sigma, file.chips)
-    return Calibration(
-        constants=formats[taken],
-        ranges=file.ranges,
-        links=file.links,
-        attention=file.attention,
-        mixtures=file.mixtures,
-        engine=engines()[known("engine", engine, engines())],
-        engine_name=engine,
-        source_chip=chip,
-        region=file.region,
-        log_sigma=log_sigma,
-        labs=file.labs,
-        chips=file.chips,
-        lent=file.lent,
-        narrow=dtype is not None and itemsize(dtype) < 2,
-        source=said,
-    )
+    both = set(Calibration.__struct_fields__) & set(file.__struct_fields__)
+    own: dict[str, Any] = {name: getattr(file, name) for name in both}
+    own |= {"constants": formats[taken], "log_sigma": log_sigma, "source": said}
+    own |= {"engine": engines()[known("engine", engine, engines())], "engine_name": engine}
+    return Calibration(**own, source_chip=chip, narrow=dtype is not None and itemsize(dtype) < 2)
 
 
 @cache
@@ -293,9 +277,8 @@ def to_toml(file: CalibrationFile | dict[str, Any]) -> str:
     try:
         return msgspec.toml.encode(_rounded(msgspec.to_builtins(file))).decode()
     except ImportError:
-        raise CourseError(
-            "writing constants needs tomli-w: pip install tomli-w, or make book"
-        ) from None
+        said = "writing constants needs tomli-w"
+        raise CourseError(f"{said}: pip install tomli-w, or make book") from None
 
 
 def _rounded(value: Any) -> Any:

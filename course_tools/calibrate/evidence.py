@@ -94,11 +94,8 @@ def attentions(key: str, kind: str, compute: str) -> tuple[Estimate, NDArray[Any
     """Attention that a collector timed on a chip, by its phase and the format of its arithmetic:
     bounds, and times, s.
     """
-    rows = [
-        row
-        for row in table("attention_engines")
-        if (row["chip"], row["phase"], row["compute"]) == (key, kind, compute)
-    ]
+    where = {"chip": key, "phase": kind, "compute": compute}
+    rows = [row for row in table("attention_engines") if where.items() <= row.items()]
     sizes = ("batch", "new", "length", "heads", "kv_heads")
     shape = np.array([[int(row[name]) for name in sizes] for row in rows]).T
     latent: dict[str, Any] = {
@@ -276,12 +273,8 @@ def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Me
     """The all-reduces of one kind of node, against the reference chip's NVLink, its link to the
     ``"host"``, or the ports of its ``"nodes"``.
     """
-    rows = [
-        row
-        for row in table("collectives_a100_allreduce")
-        if (row["node"], int(row["num_workers"]), int(row["devices_per_node"]))
-        == (node, workers, per_node)
-    ]
+    where = {"node": node, "num_workers": str(workers), "devices_per_node": str(per_node)}
+    rows = [row for row in table("collectives_a100_allreduce") if where.items() <= row.items()]
     size = np.array([float(row["size_bytes"]) for row in rows])
     times = np.array([float(row["ms"]) / 1e3 for row in rows])
     on = chip(REFERENCE)
@@ -504,16 +497,11 @@ def _step_errors() -> Iterator[FamilyErrors]:
 
 
 def _of_steps(family: str, held: str, some: list[MeasuredStep]) -> Iterator[FamilyErrors]:
-    likely = [
-        predict(
-            one.bound,
-            one.run.chip,
-            constants=_lent(chip(one.run.chip), REFERENCE, DTYPE) if held == LENT else None,
-        )
-        for one in some
-    ]
+    keys = tuple(one.run.chip for one in some)
+    lent = [_lent(chip(key), REFERENCE, DTYPE) if held == LENT else None for key in keys]
+    bounds = [one.bound for one in some]
+    likely = [predict(*of[:2], constants=of[2]) for of in zip(bounds, keys, lent, strict=True)]
     if some:
-        keys = tuple(one.run.chip for one in some)
         low, expected, high = (np.array([float(getattr(of, end)) for of in likely]) for end in ENDS)
         measured = [one.measured for one in some]
         yield FamilyErrors(family, held, keys, measured, expected, low, high)
@@ -530,11 +518,8 @@ def _message_errors() -> Iterator[FamilyErrors]:
             yield from _sized(LENT, key, every, _lent(chip(key), other, "bf16"))
     # All-reduces of gigabytes of another laboratory, by the switch and by rings.
     for key in ("h200-sxm", "b200-sxm"):
-        rows = [
-            row
-            for row in table("collectives_ml_engineering")
-            if row["node"] == SWITCHES[key] and row["collective"] == "all-reduce"
-        ]
+        where = {"node": SWITCHES[key], "collective": "all-reduce"}
+        rows = [row for row in table("collectives_ml_engineering") if where.items() <= row.items()]
         for column, way in (("busbw_GBps", None), ("busbw_no_nvls_GBps", False)):
             ranks = np.array([float(row["n_gpus"]) for row in rows])
             rates = 1e9 * np.array([float(row[column]) for row in rows])

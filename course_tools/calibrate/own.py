@@ -80,20 +80,12 @@ def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> Calibrati
     # Products give the fraction of the peak, copies and triads that of the bandwidth, small ones of
     # either the overhead. What the rows leave open stays as the library has it of the chip, or of
     # the nearest one. The range widens by what the constants miss.
-    good = [
-        row
-        for row in rows
-        if row.status == "ok"
-        and row.seconds_median
-        and row.timing == "cold"
-        and row.data == "random"
-    ]
+    how = ("ok", "cold", "random")
+    good = [one for one in rows if (one.status, one.timing, one.data) == how and one.seconds_median]
     devices = sorted({row.device for row in good})
     if len(devices) != 1:
-        raise CourseError(
-            f"rows must be of one device, cold and on random data (got "
-            f"{', '.join(devices) or 'none'})"
-        )
+        said = "rows must be of one device, cold and on random data"
+        raise CourseError(f"{said} (got {', '.join(devices) or 'none'})")
     on = _chip(devices[0], chip, good)
     unit = "matrix" if any(name.startswith("matrix.") for name in on.peaks) else "vector"
     moved = [
@@ -105,15 +97,10 @@ def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> Calibrati
         row.dtype for row in good if row.op == "matmul" and f"{unit}.{row.dtype}" in on.peaks
     }
     if not moved or not products:
-        missing = (
-            "no copy or triad"
-            if products
-            else "no matmul in a format whose peak the chip publishes"
-        )
-        raise CourseError(
-            f"rows hold {missing}, cold and on random data: run course lab run 00 and "
-            f"pass its results.csv"
-        )
+        missing = "no matmul in a format whose peak the chip publishes"
+        missing = "no copy or triad" if products else missing
+        said = f"rows hold {missing}, cold and on random data"
+        raise CourseError(f"{said}: run course lab run 00 and pass its results.csv")
     fitted: dict[str, Constants] = {}
     missed: list[float] = []
     for dtype in sorted(products):
@@ -144,17 +131,14 @@ def _chip(device: str, chip: Accelerator | str | None, rows: list[Row]) -> Accel
     moved = max([row.achieved_bw_gbps or 0.0 for row in rows if row.op in ("copy", "triad")] or [0])
     if found is None and rows[0].kind == "cpu" and peaks and moved:
         about = {"sources": ["lab-00"], "status": "single"}
+        vector = {d: {**about, "value": p, "unit": "TFLOP/s"} for d, p in peaks.items()}
         return Accelerator.of_figures(
             "this-cpu",
             {
                 **dict.fromkeys(("name", "short", "vendor"), device),
                 "year": int(rows[0].date[:4] or 2026),
                 "bandwidth": {**about, "value": moved, "unit": "GB/s"},
-                "peaks": {
-                    "vector": {
-                        d: {**about, "value": p, "unit": "TFLOP/s"} for d, p in peaks.items()
-                    }
-                },
+                "peaks": {"vector": vector},
                 "sources": {"lab-00": {"title": "Its own measurements"}},
             },
         )

@@ -13,21 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Estimate
-from course_lib.core.checks import (
-    MADE,
-    CourseError,
-    Numbers,
-    flag,
-    keep,
-    known,
-    nonnegative,
-    plain,
-    positive,
-    shown,
-    text,
-    together,
-)
+from course_lib.core import Estimate, checks
+from course_lib.core.checks import CourseError, Numbers, known, plain, positive, shown, together
 from course_lib.core.dtypes import BITS, SCALED, itemsize
 from course_lib.network.collectives import Nodes, resolve_link
 from course_lib.network.collectives import seconds as bound_of
@@ -42,16 +29,8 @@ from course_tools.calibrate.links import LARGE_MESSAGE, message_factors
 from course_tools.calibrate.timing import Likely, likely, sums, widen_end
 
 STATES = ("burst", "sustained")  # a kernel that is timed alone, and one inside a step
-_PERFECT = Constants(
-    compute=1.0,
-    burst=1.0,
-    bandwidth=1.0,
-    stream=1.0,
-    overhead=0.0,
-    overlap=math.inf,
-    reload=0.0,
-    misaligned=1.0,
-)
+_ONES = dict.fromkeys(("compute", "burst", "bandwidth", "stream", "misaligned"), 1.0)
+_PERFECT = Constants(**_ONES, overhead=0.0, overlap=math.inf, reload=0.0)
 # Whose kernels of the vector unit and collectives were measured; what others' are lent is in doubt
 # by so many times.
 MEASURED, SEVERAL = ("NVIDIA",), 3.0
@@ -78,9 +57,12 @@ class Prediction:
     evidence: str = ""  # which row of the table of errors tests such a range, in words
 
     def __post_init__(self) -> None:
-        text("source", self.source)
+        checks.text("source", self.source)
         times = ("expected", "low", "high")
-        keep(self, **{name: nonnegative(name, getattr(self, name), MADE) for name in times})
+        checks.keep(
+            self,
+            **{name: checks.nonnegative(name, getattr(self, name), checks.MADE) for name in times},
+        )
 
 
 def predict(
@@ -126,8 +108,8 @@ def predict(
     """
     if not isinstance(estimate, Estimate):
         raise CourseError(
-            f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, "
-            f"chip) or llm.decode(...)"
+            f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, chip) or "
+            f"llm.decode(...)"
         )
     on = accelerator(chip)
     every = kernels_of(estimate)
@@ -135,15 +117,15 @@ def predict(
         # A bound made by hand has no chip.
         key, of = getattr(kernel.bound.chip, "key", None), kernel.bound.chip
         if of is not None and of is not on and key != on.key:
-            raise CourseError(
-                f"estimate is of {key or shown(of)}, and chip is {on.key}: bound the work "
-                f"on that chip first"
-            )
+            said = f"estimate is of {key or shown(of)}, and chip is {on.key}"
+            raise CourseError(f"{said}: bound the work on that chip first")
     found = constants_of(on, _format(every, dtype), constants, engine)
     step = bool(estimate.parts)
     usual = "sustained" if step else "burst"
     in_state = usual if state is None else known("state", state, STATES)
-    given = _in_state(_vector_doubt(found, on, every, step), in_state)
+    matrix = any(kernel.work is not None and kernel.work.unit == "matrix" for kernel in every)
+    # Kernels of the vector unit alone of another vendor are in more doubt.
+    given = _in_state(found if step or matrix else _foreign(found, on), in_state)
     one = likely(every, on, given, step, estimate.lower)
     kind = "" if step or (on.multiprocessors or 0) < CORES else phase(every[0])
     if kind in found.attention:
@@ -190,12 +172,6 @@ def family_of(dtype: str) -> str:
     """The family of products in a format."""
     bits = 8 * itemsize(dtype)
     return "products" if bits > 12 else "8-bit products" if bits > 6 else "4-bit products"
-
-
-def _vector_doubt(found: Calibration, on: Accelerator, every: list[Kernel], step: bool) -> Any:
-    """The constants, in more doubt for kernels of the vector unit alone of another vendor."""
-    matrix = any(kernel.work is not None and kernel.work.unit == "matrix" for kernel in every)
-    return found if step or matrix else _foreign(found, on)
 
 
 def _foreign(found: Calibration, on: Accelerator) -> Calibration:
@@ -369,22 +345,18 @@ def collective(
     on = accelerator(chip)
     known("kind", kind, ALGORITHMS)
     if not on.joins:
-        raise CourseError(
-            f"chip {on.key} has no published link: course_lib.network.{kind.replace('-', '_')} "
-            f"takes byte/s"
-        )
+        said = f"chip {on.key} has no published link"
+        raise CourseError(f"{said}: course_lib.network.{kind.replace('-', '_')} takes byte/s")
     one = link if isinstance(link, Nodes) else resolve_link(on, link, n)
     name = "nodes" if isinstance(one, Nodes) else link
     found = constants_of(on, None, constants)
     found = _foreign(found, on)
     at = found.links[name if name in found.links else "nvlink"]
-    size = nonnegative("bytes", bytes)
-    in_switch = None if in_switch is None else flag("in_switch", in_switch)
+    size = checks.nonnegative("bytes", bytes)
+    in_switch = None if in_switch is None else checks.flag("in_switch", in_switch)
     if in_switch and (at.in_switch is None or kind != "all-reduce"):
-        raise CourseError(
-            f"in_switch=True: no {kind} by a switch was measured over {name} of {on.key}: "
-            f"leave in_switch out"
-        )
+        said = f"in_switch=True: no {kind} by a switch was measured over {name} of {on.key}"
+        raise CourseError(f"{said}: leave in_switch out")
     way = "switched" if kind == "all-to-all" and name != "nodes" else None
     bound = np.asarray(bound_of(kind, size, one, n, way))
     together(bytes=size, bound=plain(bound))
@@ -396,18 +368,14 @@ def collective(
     expected = np.where(bound > 0, expected, 0.0)
     log_sigma = math.hypot(found.log_sigma, 0.0 if kind in RINGS else found.chips)
     least, most = message_factors(at, np.asarray(size), np.asarray(n), log_sigma)
-    low, high = least * expected, most * expected
+    low = np.clip(least * expected, np.minimum(bound, expected), expected)
+    family = "collectives" if np.all(size > LARGE_MESSAGE) else "small collectives"
+    own = found.source_chip == on.key and at is found.links.get("nvlink")
     return Prediction(
-        expected=plain(expected),
-        low=plain(np.clip(low, np.minimum(bound, expected), expected)),
-        high=plain(high),
+        *(plain(expected), plain(low), plain(most * expected)),
         source=found.source,
         source_chip=found.source_chip,
-        evidence=evidence_of(
-            "collectives" if np.all(size > LARGE_MESSAGE) else "small collectives",
-            on,
-            found.source_chip == on.key and at is found.links.get("nvlink"),
-        ),
+        evidence=evidence_of(family, on, own),
     )
 
 

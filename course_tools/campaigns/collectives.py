@@ -50,9 +50,8 @@ def launch(
     """
     whole("world", world)
     if not script.is_file():
-        raise CourseError(
-            f"script {str(script)!r} is not a file: give the path of the lab's collectives.py"
-        )
+        said = f"script {str(script)!r} is not a file"
+        raise CourseError(f"{said}: give the path of the lab's collectives.py")
     if torch_or_none() is None:
         raise CourseError("collectives need torch: make labs, or pip install -e '.[torch]'")
     paths = filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")))
@@ -74,10 +73,8 @@ def launch(
                     process.terminate()
         errors.seek(0)
         if process.returncode:
-            raise CourseError(
-                f"{_cause(errors.read(), process.returncode)}; rows measured before are "
-                f"kept: run again to go on"
-            )
+            said = f"{_cause(errors.read(), process.returncode)}; rows measured before are kept"
+            raise CourseError(f"{said}: run again to go on")
 
 
 def _cause(text: str, code: int) -> str:
@@ -122,9 +119,8 @@ def sweep(
         known("op", op, OPS)
     for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
         if name not in os.environ:
-            raise CourseError(
-                f"{name} is not set: start the script with torchrun, or call launch()"
-            )
+            said = f"{name} is not set"
+            raise CourseError(f"{said}: start the script with torchrun, or call launch()")
     ranks = _Ranks(device, seed)
     try:
         here = machine(device)
@@ -284,10 +280,8 @@ def _measured(ranks: _Ranks, row: Row, op: str, size: int, *, share: float) -> R
     errors = ranks.all_of(error())
     worst = max(errors, key=lambda error: math.inf if math.isnan(error) else error)
     if not worst <= WRONG:
-        raise CourseError(
-            f"rank {errors.index(worst)} got a wrong result from {op} of {size} B: "
-            f"relative error {worst:.3g}"
-        )
+        said = f"rank {errors.index(worst)} got a wrong result from {op} of {size} B"
+        raise CourseError(f"{said}: relative error {worst:.3g}")
     row = timed_within(row, once, first, share, seed=ranks.seed, error=worst)
     if not row.seconds_median:
         return row

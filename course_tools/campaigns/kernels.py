@@ -171,10 +171,8 @@ def load(path: Path | str, device: str = "cpu") -> Any:
     import triton
 
     if triton.knobs.runtime.interpret != interpreted:
-        raise CourseError(
-            f"device {device!r} needs TRITON_INTERPRET={int(interpreted)} before triton is "
-            f"imported: restart Python"
-        )
+        said = f"device {device!r} needs TRITON_INTERPRET={int(interpreted)}"
+        raise CourseError(f"{said} before triton is imported: restart Python")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -206,10 +204,8 @@ def measure(
     except (RuntimeError, MemoryError) as failure:
         return [record.out_of_memory(empty, failure)]
     if not wrong <= RIGHT:
-        raise CourseError(
-            f"{FUNCTIONS[step.kernel]} is wrong at {step.shape} (relative error {wrong:.2g}): "
-            f"course grade 04 says why"
-        )
+        said = f"{FUNCTIONS[step.kernel]} is wrong at {step.shape} (relative error {wrong:.2g})"
+        raise CourseError(f"{said}: course grade 04 says why")
     if device == "cpu":
         return [
             msgspec.structs.replace(

@@ -93,18 +93,14 @@ class SmallEngine:
         """
         tokens = sum(map(len, chunks.values()))
         if tokens > self.max_num_batched_tokens or not tokens:
-            raise CourseError(
-                f"chunks must have 1 to {self.max_num_batched_tokens} tokens, the "
-                f"max_num_batched_tokens (got {tokens}): admit fewer prompts"
-            )
+            said = f"chunks must have 1 to {self.max_num_batched_tokens} tokens, the"
+            raise CourseError(f"{said} max_num_batched_tokens (got {tokens}): admit fewer prompts")
         spans, first = [], 0
         for place, new in chunks.items():
             before = self.lengths[place]
             if before + len(new) > self.max_model_len:
-                raise CourseError(
-                    f"chunks[{place}] makes a sequence of {before + len(new)} tokens, and "
-                    f"max_model_len is {self.max_model_len}: ask for fewer"
-                )
+                said = f"chunks[{place}] makes a sequence of {before + len(new)} tokens, and"
+                raise CourseError(f"{said} max_model_len is {self.max_model_len}: ask for fewer")
             spans.append((place, first, first + len(new), before))
             first += len(new)
         torch, device = self.torch, self.device
@@ -181,10 +177,8 @@ def _libraries() -> tuple[Any, Any]:
     except ImportError:
         found = None, None
     if found[0] is None:
-        raise CourseError(
-            "the engine needs torch and transformers: make labs, or "
-            "pip install -e '.[torch,models]'"
-        )
+        said = "the engine needs torch and transformers"
+        raise CourseError(f"{said}: make labs, or pip install -e '.[torch,models]'")
     return found
 
 
@@ -371,10 +365,8 @@ def _served(
         joined = _asked(admit, waiting, len(running), most, budget)
         if not running and not joined:
             if waiting:
-                raise CourseError(
-                    f"admit let nobody in though nothing runs, and {len(waiting)} wait: the first "
-                    f"must join"
-                )
+                said = f"admit let nobody in though nothing runs, and {len(waiting)} wait"
+                raise CourseError(f"{said}: the first must join")
             sleep(max(requests[come][0] - now, 0.0))
             continue
         chunks: dict[int, list[int]] = {place: [tokens[place]] for place in running}
@@ -409,8 +401,6 @@ def _asked(admit: Admit, waiting: list[int], running: int, most: int, budget: in
     joined = admit(list(waiting), running, most, budget)
     room = min(len(waiting), most - running)
     if isinstance(joined, bool) or not isinstance(joined, int) or not 0 <= joined <= room:
-        raise CourseError(
-            f"admit must return how many of {len(waiting)} join, and {most - running} places are "
-            f"free (got {shown(joined)})"
-        )
+        said = f"admit must return how many of {len(waiting)} join"
+        raise CourseError(f"{said}, and {most - running} places are free (got {shown(joined)})")
     return joined

@@ -11,18 +11,8 @@ from course_tools.train.counts import (
     utilisation,
 )
 from course_tools.train.evidence import check, published_runs, shapes
-from course_tools.train.footprints import MEMORIES, OPTIMIZERS, TrainingMemory, memory
-from course_tools.train.parallelism import (
-    SCHEDULES,
-    Cluster,
-    Layout,
-    TrainingConstants,
-    bubble,
-    cluster,
-    constants,
-    frameworks,
-    layout,
-)
+from course_tools.train.footprints import TrainingMemory, memory
+from course_tools.train.parallelism import Layout, bubble, cluster, constants, frameworks, layout
 from course_tools.train.steps import (
     PARTS,
     SAVE_FIXED,
@@ -38,16 +28,11 @@ from course_tools.train.steps import (
 from course_tools.train.tuning import Method, method
 
 __all__ = [
-    "MEMORIES",
-    "OPTIMIZERS",
     "PARTS",
     "PASSES",
     "SAVE_FIXED",
-    "SCHEDULES",
-    "Cluster",
     "Layout",
     "Method",
-    "TrainingConstants",
     "TrainingMemory",
     "TrainingRun",
     "TrainingStep",

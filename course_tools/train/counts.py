@@ -9,17 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core.checks import (
-    CourseError,
-    Numbers,
-    flag,
-    known,
-    plain,
-    positive,
-    shown,
-    together,
-    whole,
-)
+from course_lib.core import checks
+from course_lib.core.checks import Numbers, flag, known, plain, positive, shown, together, whole
 from course_lib.ops.attention_kernels import pairs_in_window
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, transformer
@@ -203,7 +194,7 @@ def tokens_per_second(
     """
     peak, share = accelerator(chip).peak(dtype), positive("utilised", utilised)
     if np.any(np.asarray(share) > 1):
-        raise CourseError(
+        raise checks.CourseError(
             f"utilised must be a fraction, at most 1 (got {shown(utilised)}): 40 % is 0.4"
         )
     work = flops(model, sequence, causal=causal)

@@ -14,28 +14,11 @@ from course_lib.specs import Transformer, model
 from course_tools.calibrate.errors import ELSEWHERE, TEST, FamilyErrors
 from course_tools.calibrate.evidence import NORMAL
 from course_tools.measured.published import table
+from course_tools.train import parallelism, steps
 from course_tools.train.counts import PASSES, flops, layer_sizes
 from course_tools.train.footprints import fullest_memory
-from course_tools.train.parallelism import (
-    TUNING,
-    Cluster,
-    Layout,
-    TrainingConstants,
-    cluster,
-    columns,
-    constants,
-    read_constants,
-)
-from course_tools.train.steps import (
-    FULL,
-    OTHERS,
-    SAME,
-    TUNED,
-    TrainingTimes,
-    expected_to_work,
-    step_range,
-    times,
-)
+from course_tools.train.parallelism import Layout, TrainingConstants, cluster, columns, constants
+from course_tools.train.steps import SAME, TUNED, TrainingTimes, expected_to_work, step_range, times
 from course_tools.train.tuning import Method
 
 TABLE, CHIP, SEQUENCE = "train_ultrascale_1B_8B", "h100-sxm", 4096
@@ -86,18 +69,8 @@ def shapes() -> Mapping[str, Transformer]:
     large = structs.replace(
         llama, key="8B", name="Llama of 8.9 B", kv_heads=llama.heads, vocab=131072
     )
-    small = structs.replace(
-        large,
-        key="1B",
-        name="Llama of 1.3 B",
-        layers=16,
-        width=2048,
-        heads=32,
-        kv_heads=32,
-        head_dim=64,
-        ffn=8192,
-        head="tied",
-    )
+    sizes = {"layers": 16, "width": 2048, "heads": 32, "kv_heads": 32, "head_dim": 64, "ffn": 8192}
+    small = structs.replace(large, key="1B", name="Llama of 1.3 B", head="tied", **sizes)
     return {"1B": small, "8B": large}
 
 
@@ -237,7 +210,7 @@ def check(name: str, framework: TrainingConstants | str = PLAYBOOK) -> Check:
 
 def fitted_to(name: str) -> TrainingConstants:
     """The constants that a fit to the runs of one model alone gives, as kept."""
-    return read_constants(f"apart/{known('name', name, shapes())}")
+    return parallelism.read_constants(f"apart/{known('name', name, shapes())}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,7 +218,7 @@ class TunedRun:
     """A published run of fine-tuning."""
 
     model: Transformer
-    on: Cluster
+    on: parallelism.Cluster
     layout: Layout
     method: Method
     sequence: int
@@ -305,7 +278,7 @@ class OtherRuns(NamedTuple):
 
     framework: str
     model: Transformer
-    on: Cluster
+    on: parallelism.Cluster
     layouts: tuple[Layout, ...]
     sequence: Array  # tokens of each sequence
     dtype: str
@@ -393,12 +366,12 @@ def _v5e() -> Iterator[tuple[Any, ...]]:
         yield "MaxText", one, on, how, _TOKENS, "bf16", speed
 
 
-def _sharded(one: Transformer, on: Cluster, sequences: int, tokens: int) -> Layout:
+def _sharded(one: Transformer, on: parallelism.Cluster, sequences: int, tokens: int) -> Layout:
     """All states over all chips, with the least recomputation that fits: pages say no more."""
     for policy in PASSES:
         how = Layout(dp=on.count, zero=3, mbs=max(sequences, 1), recompute=policy)
         at = columns([how], tokens)
-        needed = fullest_memory(one, at, constants(), FULL)["total"]
+        needed = fullest_memory(one, at, constants(), steps.FULL)["total"]
         if needed[0] <= (on.chip.memory or np.inf):
             break
     return how
@@ -443,7 +416,7 @@ def predict_others(runs: OtherRuns, how: TrainingConstants) -> TrainingTimes:
 
 def without(source: str) -> TrainingConstants:
     """The constants that a fit to all of `SOURCES` but one gives, as kept."""
-    return read_constants(f"apart/without-{source.split()[-1].lower()}")
+    return parallelism.read_constants(f"apart/without-{source.split()[-1].lower()}")
 
 
 def predict_runs(runs: Runs, how: TrainingConstants) -> dict[str, Any]:
@@ -494,8 +467,8 @@ def error_rows() -> list[FamilyErrors]:
             done, tokens = predict_others(runs, how), runs.sequence / runs.tokens_per_s
             took = np.array([way.batch for way in runs.layouts]) * tokens / runs.on.count
             ends = step_range(ours, runs.on, runs.sequence, runs.dtype)
-            add(OTHERS, ELSEWHERE, runs.on.chip.key, took, done.expected, ends)
-    tuned = constants(TUNING)
+            add(steps.OTHERS, ELSEWHERE, runs.on.chip.key, took, done.expected, ends)
+    tuned = constants(parallelism.TUNING)
     ends = (np.exp(-NORMAL * tuned.memory), np.exp(NORMAL * tuned.memory))
     for run in tuned_runs():
         if np.isfinite(run.memory):

@@ -11,15 +11,9 @@ from course_lib.core.checks import CourseError, Numbers, count, known, plain, sh
 from course_lib.specs import Transformer
 from course_lib.specs.catalog import transformer
 from course_lib.workloads.weights import not_divisible
+from course_tools.train import parallelism
 from course_tools.train.counts import ELEMENT, LayerSizes, layer_sizes
-from course_tools.train.parallelism import (
-    Layout,
-    Stages,
-    TrainingConstants,
-    assign_stages,
-    columns,
-    in_flight_microbatches,
-)
+from course_tools.train.parallelism import Layout, Stages, TrainingConstants, in_flight_microbatches
 from course_tools.train.parallelism import layout as layout_from
 from course_tools.train.tuning import Method, constants_for
 from course_tools.train.tuning import method as tuned
@@ -92,9 +86,8 @@ def memory(
     one, tokens = transformer(model, windows=True), count("sequence", sequence)
     alone = isinstance(layout, Layout | str)
     if not alone and (not isinstance(layout, list | tuple) or not layout):
-        raise CourseError(
-            f"layout must be a layout, text as 'dp=8,tp=8', or a list of such (got {shown(layout)})"
-        )
+        said = "layout must be a layout, text as 'dp=8,tp=8', or a list of such"
+        raise CourseError(f"{said} (got {shown(layout)})")
     given = [layout] if isinstance(layout, Layout | str) else layout
     every = [layout_from(each) for each in given]
     for each in every:
@@ -102,7 +95,7 @@ def memory(
             raise CourseError(refusal)
     states = OPTIMIZERS[known("optimizer", optimizer, OPTIMIZERS)]
     by = tuned(method)
-    at, how = columns(every, tokens), constants_for(framework, by)
+    at, how = parallelism.columns(every, tokens), constants_for(framework, by)
     found = fullest_memory(one, at, how, by, states)
     return TrainingMemory(
         **{name: plain(found[name][0]) if alone else found[name] for name in MEMORIES}
@@ -129,7 +122,7 @@ def by_pipeline(
     pairs = np.stack([at["pp"], at["interleave"]], axis=1)
     for pp, interleave in np.unique(pairs, axis=0).astype(int).tolist():
         some = (at["pp"] == pp) & (at["interleave"] == interleave)
-        yield some, assign_stages(sizes.layers, head, pp, interleave)
+        yield some, parallelism.assign_stages(sizes.layers, head, pp, interleave)
 
 
 def fullest_memory(

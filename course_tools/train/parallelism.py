@@ -99,15 +99,12 @@ def cluster(chips: str | Cluster | Accelerator, number: int | None = None) -> Cl
             raise CourseError(f"chips {shown(chips)} has a number: leave number out")
         many, which = int(said[1]), said[2]
     if many is None:
-        raise CourseError(
-            f"chips must say their number, as '64xh100-sxm' (got "
-            f"{shown(getattr(chips, 'key', chips))})"
-        )
+        wrong = "chips must say their number, as '64xh100-sxm'"
+        raise CourseError(f"{wrong} (got {shown(getattr(chips, 'key', chips))})")
     on = accelerator(which)
     if count("number", many) > 1 and not on.joins:
-        raise CourseError(
-            f"{on.key} has no link in its file, so that several cannot train together"
-        )
+        wrong = f"{on.key} has no link in its file"
+        raise CourseError(f"{wrong}, so that several cannot train together")
     return Cluster(on, count("number", many))
 
 
@@ -241,10 +238,8 @@ class Layout:
         if self.zero > 3:
             raise CourseError(f"zero must be 0, 1, 2 or 3 (got {self.zero})")
         if (self.dp * self.cp) % self.ep:
-            raise CourseError(
-                f"ep must divide dp * cp {self.dp * self.cp}, whose chips share the experts (got "
-                f"{self.ep})"
-            )
+            said = f"ep must divide dp * cp {self.dp * self.cp}, whose chips share the experts"
+            raise CourseError(f"{said} (got {self.ep})")
         if self.interleave > 1 and (self.pp == 1 or self.schedule != "1f1b"):
             raise CourseError(
                 f"interleave needs a pipeline with schedule='1f1b' (got interleave="
@@ -285,9 +280,8 @@ def layout(text: str | Layout) -> Layout:
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, equals, value = (one.strip() for one in part.partition("="))
         if not equals:
-            raise CourseError(
-                f"text of a layout must be name=value, as 'dp=8,tp=8' (got {shown(part)})"
-            )
+            said = "text of a layout must be name=value, as 'dp=8,tp=8'"
+            raise CourseError(f"{said} (got {shown(part)})")
         known("layout name", name, (field.name for field in fields(Layout)), "in the text")
         if name in found:
             raise CourseError(f"text of a layout names {name} twice (got {shown(text)})")

@@ -12,44 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from course_lib.core.checks import (
-    CourseError,
-    Numbers,
-    count,
-    known,
-    nonnegative,
-    plain,
-    positive,
-    shown,
-    single,
-    together,
-)
+from course_lib.core import checks
+from course_lib.core.checks import CourseError, count, nonnegative, plain, positive, shown, single
 from course_lib.core.dtypes import BITS, itemsize
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import transformer
 from course_lib.specs.rental import quotes
 from course_tools.calibrate.constants import calibration
 from course_tools.calibrate.errors import evidence_of
+from course_tools.train import footprints, parallelism
 from course_tools.train.counts import ELEMENT, PASSES, LayerSizes, flops, layer_sizes, seen
-from course_tools.train.footprints import (
-    GRADIENT,
-    MEMORIES,
-    OPTIMIZERS,
-    WEIGHT,
-    TrainingMemory,
-    by_pipeline,
-    fullest_memory,
-    refuse_layout,
-)
-from course_tools.train.parallelism import (
-    MEASURED,
-    Cluster,
-    Layout,
-    TrainingConstants,
-    cluster,
-    columns,
-    constants,
-)
+from course_tools.train.footprints import WEIGHT, TrainingMemory, by_pipeline, refuse_layout
+from course_tools.train.parallelism import Cluster, Layout, TrainingConstants, cluster, constants
 from course_tools.train.parallelism import layout as layout_from
 from course_tools.train.tuning import Method, constants_for
 from course_tools.train.tuning import method as tuned
@@ -131,7 +105,7 @@ def times(
     """Steps of many layouts; `dtype` is that of the layers' products. Attention, the head, and what
     is kept and sent stay in bf16.
     """
-    found, memory = layer_sizes(model), fullest_memory(model, at, how, by)
+    found, memory = layer_sizes(model), footprints.fullest_memory(model, at, how, by)
     trains, weight, sequence = by.trains(model), by.weight(model), at["sequence"]
     chip, peak, fast = on.chip, on.chip.peak("bf16"), on.chip.peak(dtype)
     reached = calibration(chip, "bf16").constants
@@ -205,7 +179,7 @@ def times(
     # expert are fewer than those of the rest, on as many chips: the same bytes.
     fewest = np.where(zero >= _APART, acc, 2.0 - (zero == 1))
     done = np.where((zero == 1) & (not how.scatters), 2.0, fewest)
-    summed = each * trains * GRADIENT
+    summed = each * trains * footprints.GRADIENT
     gradients = send("gradients", "reduce-scatter", copies, tp, summed, done, ports)
     gradients = gradients._replace(bound=gradients.bound * fewest / done)
     # With ZeRO 3 weights are gathered for either pass of each microbatch.
@@ -405,14 +379,12 @@ def step(
     """
     one, on, how = transformer(model, windows=True), cluster(chips), layout_from(layout)
     if how.chips != on.count:
-        raise CourseError(
-            f"layout takes dp * tp * pp * cp = {how.chips} chips, and there are {on.count}: change "
-            f"one of the two"
-        )
+        said = f"layout takes dp * tp * pp * cp = {how.chips} chips, and there are {on.count}"
+        raise CourseError(f"{said}: change one of the two")
     tokens = count("sequence", sequence)
     if refusal := refuse_layout(one, how, tokens):
         raise CourseError(refusal)
-    known("dtype", dtype, BITS)
+    checks.known("dtype", dtype, BITS)
     by = tuned(method)
     return _steps_of(one, on, [how], tokens, constants_for(framework, by), dtype, by)[0]
 
@@ -459,9 +431,12 @@ def _steps_of(
 ) -> list[TrainingStep]:
     """`step` of many layouts."""
     every, found = tuple(layouts), list[TrainingStep]()
-    at = columns(every, sequence)
+    at = parallelism.columns(every, sequence)
     done = times(model, on, at, how, dtype, by)
-    like = {name: times(model, on, at, constants(name), dtype, by).expected for name in MEASURED}
+    like = {
+        name: times(model, on, at, constants(name), dtype, by).expected
+        for name in parallelism.MEASURED
+    }
     working = expected_to_work(on, done, how)
     low, high = step_range(how, on, sequence, dtype)
     family = TUNED if by.frozen else SAME if how.stall else OTHERS
@@ -479,21 +454,17 @@ def _steps_of(
             for each in done.exchanges
             if each.seconds[i] > 0
         )
+        times_s = (bound, expected, max(expected * float(low), bound), expected * float(high))
         found.append(
             TrainingStep(
-                layout=one,
-                chips=on,
-                sequence=sequence,
-                bound_s=bound,
-                expected_s=expected,
-                low_s=max(expected * float(low), bound),
-                high_s=expected * float(high),
-                evidence=evidence,
+                *(one, on, sequence, *times_s, evidence),
                 measured_s={name: float(seconds[i]) for name, seconds in like.items()},
                 tokens_per_s_per_chip=speed,
                 mfu=used,
                 hfu=used * PASSES[one.recompute] / PASSES["none"],
-                memory=TrainingMemory(**{name: float(done.memory[name][i]) for name in MEMORIES}),
+                memory=TrainingMemory(
+                    **{name: float(done.memory[name][i]) for name in footprints.MEMORIES}
+                ),
                 fits=all(bool(each[i]) for each in working.values()),
                 why_not="; ".join(_REASONS[name] for name, each in working.items() if not each[i]),
                 risk=float(done.risk[i]),
@@ -559,7 +530,7 @@ def layouts(
     for name, given in (("recompute", recompute), ("zeros", zeros)):
         if not isinstance(given, list | tuple) or not given:
             raise CourseError(f"{name} must be a tuple or a list of some (got {shown(given)})")
-    asked = [known("recompute", name, POLICIES) for name in recompute]
+    asked = [checks.known("recompute", name, POLICIES) for name in recompute]
     policies = [name for name in POLICIES if name in asked]
     stages = [count("zeros", zero, 0) for zero in zeros]
     listed = None if most is None else count("most", most)
@@ -568,7 +539,7 @@ def layouts(
         for each in _ways(one, on, sequences, stages, policies[0])
         if not refuse_layout(one, each, tokens)
     ]
-    known("dtype", dtype, BITS)
+    checks.known("dtype", dtype, BITS)
     by, found = tuned(method), list[TrainingStep]()
     how = constants_for(framework, by)
     for policy in policies:
@@ -639,7 +610,7 @@ class TrainingRun:
     interval: float  # s between checkpoints
 
 
-def save_time(size: ArrayLike, rate: ArrayLike, *, fixed: ArrayLike = SAVE_FIXED) -> Numbers:
+def save_time(size: ArrayLike, rate: ArrayLike, *, fixed: ArrayLike = SAVE_FIXED) -> checks.Numbers:
     """S that a checkpoint stops the run. Broadcasts.
 
     Parameters
@@ -655,7 +626,7 @@ def save_time(size: ArrayLike, rate: ArrayLike, *, fixed: ArrayLike = SAVE_FIXED
     """
     given = {"size": positive("size", size), "rate": positive("rate", rate)}
     least = nonnegative("fixed", fixed)
-    together(**given, fixed=least)
+    checks.together(**given, fixed=least)
     return plain(np.asarray(least) + np.asarray(given["size"]) / given["rate"])
 
 
@@ -663,11 +634,11 @@ def _stops(checkpoint: ArrayLike, between_failures: ArrayLike, **more: Any) -> t
     """S of a checkpoint and between failures, checked, with what else broadcasts with them."""
     stops = positive("checkpoint", checkpoint)
     apart = positive("between_failures", between_failures)
-    together(checkpoint=stops, between_failures=apart, **more)
+    checks.together(checkpoint=stops, between_failures=apart, **more)
     return np.asarray(stops), np.asarray(apart)
 
 
-def checkpoint_interval(checkpoint: ArrayLike, between_failures: ArrayLike) -> Numbers:
+def checkpoint_interval(checkpoint: ArrayLike, between_failures: ArrayLike) -> checks.Numbers:
     """S of work after which a checkpoint is worth its time: Young's rule, as Daly derived it.
 
     Parameters
@@ -692,7 +663,7 @@ def goodput(
     *,
     restart: ArrayLike = 0.0,
     interval: ArrayLike | None = None,
-) -> Numbers:
+) -> checks.Numbers:
     """The share of a run's time in which steps are made that last; 0 where failures leave no time.
 
     Parameters
@@ -758,16 +729,14 @@ def run(
     apart = _one("chip_failure_days", chip_failure_days) * DAY / on.count
     how = {"framework": framework, "dtype": dtype, "method": method}
     each = step(one, on, layout, sequence, **how)  # type: ignore[arg-type]
-    saved = each.method.trainable(one) * (WEIGHT + OPTIMIZERS["adamw"])
+    saved = each.method.trainable(one) * (WEIGHT + footprints.OPTIMIZERS["adamw"])
     least = single("save_fixed", nonnegative("save_fixed", save_fixed))
     stops = save_time(saved, written * on.machines, fixed=least)
     down = single("restart", nonnegative("restart", restart))
     good = single("goodput", goodput(stops, apart, restart=down))
     if good <= 0:
-        raise CourseError(
-            f"chip_failure_days leaves no time to train (got {shown(chip_failure_days)}): with "
-            f"{on.count} chips a failure comes every {apart:.0f} s"
-        )
+        said = f"chip_failure_days leaves no time to train (got {shown(chip_failure_days)})"
+        raise CourseError(f"{said}: with {on.count} chips a failure comes every {apart:.0f} s")
     steps = wanted / each.tokens
     days = steps * each.expected_s / good / DAY
     if usd_per_hour is None:

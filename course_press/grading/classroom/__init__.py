@@ -9,12 +9,10 @@ from course_press.grading.classroom.exports import (
 )
 from course_press.grading.classroom.lms import SYSTEMS, write_package
 from course_press.grading.classroom.marking import judged
-from course_press.grading.classroom.record import as_marks
 from course_press.grading.classroom.submissions import read_roster
 
 __all__ = [
     "SYSTEMS",
-    "as_marks",
     "grade_class",
     "gradescope",
     "gradescope_text",

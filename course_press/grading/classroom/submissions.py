@@ -101,12 +101,8 @@ def text_of(file: Path) -> str | Text:
 def read_roster(file: Path) -> dict[str, str]:
     r"""The students of a class with their languages, from the roster that `course exercises` reads.
 
-    Its ids are the names of the submissions; who has no language there gets that of the moment.
-
-    Raises
-    ------
-    CourseError
-        If it cannot be read, with the line that is wrong.
+    Its ids are the names of the submissions; who has no language there gets that of the moment. One
+    that cannot be read is refused by the line that is wrong.
 
     Examples
     --------
