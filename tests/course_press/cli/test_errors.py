@@ -24,7 +24,7 @@ from course_lib.specs import DATA
 from course_tools import calibrate
 from course_press.cli import app as cli
 from course_press.cli.app import app
-from tests.course_press.conftest import SHEBANG, course
+from tests.course_press.conftest import SHEBANG, course, course_apart
 from tests.course_press.run.test_execute import ran
 from tests.course_tools.calibrate.test_fit import TRUE, rows
 
@@ -101,7 +101,7 @@ def test_the_machine_is_at_fault_in_one_line(
 ):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    done = course(book.root, *arguments)
+    done = course_apart(book.root, *arguments)  # which finds its temporary folder anew
     assert (done.returncode == 0) if code == 0 else not failed(done, code, message), done.stderr
 
 
