@@ -10,6 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 from lxml import html
 
@@ -17,6 +18,7 @@ from course_press.pages import about, quarto
 from course_press.pages.pandoc import ASSETS, run_pandoc
 from course_press.source.book import read_book
 from course_press.source.chapter import CITED
+from tests.conftest import once
 from tests.course_press.conftest import SHEBANG, Copy
 
 ROOT = Path(__file__).parent.parent
@@ -175,6 +177,16 @@ def main():
             ),
             encoding="utf-8",
         )
+
+
+def frame(tmp_path_factory):
+    """The site of such a book, made once for all tests that only read it."""
+
+    def make(root):
+        with pytest.MonkeyPatch.context() as patch:
+            rendered(root, patch)
+
+    return once(tmp_path_factory, "frame-book", make) / "_site"
 
 
 if __name__ == "__main__":

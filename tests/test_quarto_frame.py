@@ -10,13 +10,9 @@ from lxml import html
 from course_press.pages import quarto
 from course_press.source.book import read_book
 from course_press.source.install import PLACEHOLDER
-from tests.quarto_frame import rendered
+from tests.quarto_frame import frame, rendered
 
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        yield rendered(tmp_path_factory.mktemp("frame") / "book", patch)
+site = pytest.fixture(scope="module")(frame)
 
 
 def page(site, name, lang="en"):

@@ -20,6 +20,7 @@ from course_press.outputs import translate
 from course_press.pages import site
 from tests.browser.conftest import wait_for
 from tests.browser.test_explore import BOOK, LANGS, language
+from tests.conftest import once
 from tests.course_tools.counting.test_foreign import LLAMA, TINY
 from tests.course_tools.counting.test_quantization import RECIPES
 
@@ -37,12 +38,11 @@ title: Calculator
 """
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    root = tmp_path_factory.mktemp("calculator")
+def print_calculator(folder):
+    root = folder.with_name("calculator-book")
+    (root / "chapters" / "cells").mkdir(parents=True)
     (root / "_quarto.yml").write_text(BOOK)
     (root / "index.qmd").write_text("# Welcome {.unnumbered}\n\nA book.\n")
-    (root / "chapters" / "cells").mkdir(parents=True)
     (root / "chapters" / "cells" / "form.qmd").write_text(
         "```{python}\n#| echo: false\nfrom course_book import explore\n\nexplore.calculator()\n```\n"
     )
@@ -53,8 +53,12 @@ def built(tmp_path_factory):
             f"book:\n  title: A book\n  chapters: [index.qmd, chapters/{lang}/one.qmd]\n"
         )
         (root / "chapters" / lang / "one.qmd").write_text(PAGE)
-    site.build(root, LANGS, root / "_site")
-    return root / "_site"
+    site.build(root, LANGS, folder)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    return once(tmp_path_factory, "calculator", print_calculator)
 
 
 def opened(visit, lang="en", query="", **options):
@@ -224,7 +228,9 @@ def test_what_the_library_refuses_the_page_refuses(visit):
     assert page.locator(".calc-answer").get_attribute("data-fits") == "true"
 
 
-@pytest.mark.parametrize("lang", LANGS)
+@pytest.mark.parametrize(
+    "lang", [*(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("en", "ko")), "es"]
+)
 def test_the_first_state_is_the_same_with_and_without_javascript(visit, lang):
     still = visit(f"{lang}/chapters/{lang}/one.html", java_script_enabled=False)
     first = texts(still)
@@ -416,9 +422,18 @@ DRAWN = """() => {
 }"""
 
 
-@pytest.mark.parametrize("lang", LANGS)
-@pytest.mark.parametrize("query", ["", "model=llama-3-70b", "batch=4000&calculate.context=100000",
-                                   "count=64&calculate.tp=8&calculate.cache=fp8"])  # fmt: skip
+QUERIES = ["", "model=llama-3-70b", "batch=4000&calculate.context=100000",
+           "count=64&calculate.tp=8&calculate.cache=fp8"]  # fmt: skip
+CARDS = list(zip(QUERIES, ("en", "es", "ko", "ko"), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("query", "lang"),
+    [
+        pytest.param(*card, marks=() if card in CARDS else pytest.mark.exhaustive)
+        for card in product(QUERIES, LANGS)
+    ],
+)
 def test_the_card_says_what_the_page_says_and_none_of_it_runs_off(visit, lang, query):
     page = opened(visit, lang, f"?calculate.{query}")
     drawn = page.evaluate(DRAWN)

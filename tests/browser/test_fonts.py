@@ -4,9 +4,8 @@ nothing moves.
 
 import pytest
 
-from course_press.pages import site
 from tests.bench_pages import served
-from tests.course_press.conftest import Copy
+from tests.course_press.conftest import fixture_site
 
 pytestmark = pytest.mark.browser
 ONE = "en/chapters/en/one.html"
@@ -17,9 +16,7 @@ SHIFT = """() => { window.shift = 0; new PerformanceObserver(list => {
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    copy = Copy(tmp_path_factory.mktemp("fonts") / "book")
-    site.build(copy.root, ["en", "es"], copy.root / "_site")
-    return copy.root / "_site"
+    return fixture_site(tmp_path_factory)
 
 
 def faces(page, selector):
@@ -49,9 +46,9 @@ def check(browser, address, loads):
 
 
 def test_a_page_is_set_in_the_books_letters_at_once(browser, built):
-    check(browser, built.as_uri(), 2)
+    check(browser, built.as_uri(), 1)
     with served(built) as address:
-        check(browser, address, 2)
+        check(browser, address, 1)
 
 
 def check_nothing_moves(browser, address, pages, loads):
@@ -71,7 +68,7 @@ def check_nothing_moves(browser, address, pages, loads):
 def test_no_line_of_a_long_page_moves(browser, whole_book):
     with served(whole_book) as address:
         for way in (whole_book.as_uri(), address):
-            check_nothing_moves(browser, way, ["en/chapters/en/memory-wall.html"], 2)
+            check_nothing_moves(browser, way, ["en/chapters/en/memory-wall.html"], 1)
 
 
 @pytest.mark.exhaustive

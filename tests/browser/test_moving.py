@@ -7,6 +7,7 @@ import pytest
 from course_press.pages import site
 from tests.browser.conftest import wait_for
 from tests.browser.test_explore import BOOK, FIGURE
+from tests.conftest import once
 
 pytestmark = pytest.mark.browser
 LANGS = ("en", "es", "ko")
@@ -21,12 +22,11 @@ moving.all_reduce(chip("h100-sxm").links["nvlink"])
 BOX = "#fig-ring .moving"
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    root = tmp_path_factory.mktemp("moving")
+def print_moving(folder):
+    root = folder.with_name("moving-book")
+    (root / "chapters" / "cells").mkdir(parents=True)
     (root / "_quarto.yml").write_text(BOOK)
     (root / "index.qmd").write_text("# Welcome {.unnumbered}\n\nA book.\n")
-    (root / "chapters" / "cells").mkdir(parents=True)
     (root / "chapters" / "cells" / "ring.qmd").write_text(CELL)
     for lang in LANGS:
         (root / "chapters" / lang).mkdir()
@@ -37,8 +37,12 @@ def built(tmp_path_factory):
         (root / "chapters" / lang / "one.qmd").write_text(
             "---\ntitle: Pictures\n---\n\n" + FIGURE.format(name="ring")
         )
-    site.build(root, LANGS, root / "_site")
-    return root / "_site"
+    site.build(root, LANGS, folder)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    return once(tmp_path_factory, "moving", print_moving)
 
 
 def opened(visit, lang="en", rest="", **options):
@@ -75,8 +79,8 @@ def test_each_step_can_be_reached_by_the_keyboard_and_is_said(visit):
 
 
 def test_playing_runs_to_the_end_and_stops(visit):
-    page = opened(visit, rest="?fig-ring.step=11")
-    assert step(page) == 11
+    page = opened(visit, rest="?fig-ring.step=13")
+    assert step(page) == 13
     play = page.locator(f"{BOX} [data-act=play]")
     play.click()
     assert play.inner_text() == "Pause"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from course_press.pages import site
 from course_press.source.book import languages, read_book
 
 pytestmark = pytest.mark.browser
@@ -56,10 +55,8 @@ ANCHORS = (
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    out = tmp_path_factory.mktemp("book") / "_site"
-    site.build(ROOT, LANGS, out)
-    return out
+def built(whole_book):
+    return whole_book
 
 
 def overflow(page):

@@ -13,9 +13,9 @@ import yaml
 from course_press.pages import quarto
 from course_press.pages.pandoc import print_pages
 from course_press.source.book import read_book
+from tests import quarto_frame
 from tests.browser.conftest import wait_for
 from tests.browser.test_explore import BOOK, FIGURE
-from tests.quarto_frame import rendered
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent
@@ -91,10 +91,7 @@ def built(tmp_path_factory):
     return root / "_site"
 
 
-@pytest.fixture(scope="module")
-def frame(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        yield rendered(tmp_path_factory.mktemp("frame") / "book", patch)
+frame = pytest.fixture(scope="module")(quarto_frame.frame)
 
 
 @pytest.mark.parametrize("width", [390, 1440])

@@ -134,14 +134,15 @@ def test_a_pointer_may_go_on_the_card(visit):
 def test_a_first_tap_opens_the_card_which_holds_the_link(visit, accessible):
     page = visit(ONE, **PHONE)
     link = page.locator("article a.xref[href='#fig-line']").first
-    for _ in range(2):
+    for again in (False, True):
         link.tap()
         page.wait_for_selector("#preview svg")
         assert page.evaluate("location.hash") == ""
         box = page.locator("#preview").bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 390
-        accessible(page)
+        if not again:
+            accessible(page)
         page.touchscreen.tap(380, 120)  # nothing near leads anywhere
         page.wait_for_selector("#preview", state="hidden")
     link.tap()

@@ -26,6 +26,8 @@ KINDS = {
 the first result says.
 """
 
+GLOSSARIES = {"en": "Glossary", "es": "Glosario", "ko": "용어집"}
+
 
 @pytest.fixture(scope="module")
 def built(whole_book):
@@ -43,11 +45,15 @@ def ask(page, question):
     )
 
 
-@pytest.mark.parametrize("question", KINDS)
-def test_a_term_is_found_however_it_is_written(visit, question):
-    lang, title = KINDS[question]
-    glossary = {"en": "Glossary", "es": "Glosario", "ko": "용어집"}[lang]
-    assert ask(visit(f"{lang}/index.html"), question)[0] == [glossary, title]
+@pytest.mark.parametrize("lang", ["en", "es", "ko"])
+def test_a_term_is_found_however_it_is_written(visit, lang):
+    page, glossary = visit(f"{lang}/index.html"), GLOSSARIES[lang]
+    for question, (of, title) in KINDS.items():
+        if of == lang:
+            assert ask(page, question)[0] == [glossary, title], question
+            page.fill("dialog input", "")
+            page.wait_for_selector("#hits a", state="detached")
+            page.keyboard.press("Escape")
 
 
 def test_captions_and_exercises_are_results_that_say_what_they_are(visit):
@@ -80,7 +86,9 @@ def test_results_are_accessible(visit, accessible):
     assert page.evaluate("document.querySelector('dialog').scrollWidth") <= 390
 
 
-@pytest.mark.parametrize("lang", ["en", "es", "ko"])
+@pytest.mark.parametrize(
+    "lang", [*(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("en", "es")), "ko"]
+)
 def test_the_index_is_what_the_engine_would_have_made(visit, lang):
     """Hence the two ways to take a text apart agree, on every text of the book."""
     page = visit(f"{lang}/index.html")

@@ -1,14 +1,19 @@
 """A small book that uses every feature once, copied so that a test may break it."""
 
+import contextlib
+import io
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from course_lib import CourseError
+from course_press.__main__ import main
 from course_press.grading.isolation import isolated
 from course_press.grading.learner import Supervisor
 from course_press.pages import site
@@ -53,11 +58,48 @@ def edited(file, edits):
     return text
 
 
+class Done(NamedTuple):
+    """What a command came to, as `subprocess` tells it."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 def course(root, *arguments, path=None):
-    """Run the command `course` in a folder, as a reader would."""
-    env = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **({"PATH": path} if path else {})}
-    command = [sys.executable, "-m", "course_press", *arguments]
-    return subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+    """Run the command `course` in a folder, in this process: in one of its own, imports take
+    longer than most commands.
+    """
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    ended = signal.getsignal(signal.SIGTERM)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        patch.chdir(root)
+        patch.setattr(sys, "argv", ["course", *arguments])
+        for name, value in surroundings(path).items():
+            patch.setenv(name, value)
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        finally:
+            signal.signal(signal.SIGTERM, ended)
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def course_apart(root, *arguments):
+    """Run it as a reader would, in a process of its own: needed where a folder holds the packages."""
+    env, command = {**os.environ, **surroundings()}, [sys.executable, "-m", "course_press"]
+    return subprocess.run(
+        [*command, *arguments], cwd=root, env=env, capture_output=True, text=True, check=False
+    )
+
+
+def surroundings(path=None):
+    return {"COLUMNS": "200", "NO_COLOR": "1", **({"PATH": path} if path else {})}
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +118,14 @@ def supervisor():
 
 
 @pytest.fixture(scope="session")
+def jax_supervisor():
+    """One that has imported jax."""
+    pytest.importorskip("jax")
+    with Supervisor(["jax"]) as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
 def cells():
     """Skips, loudly, where learners' files cannot be isolated."""
     try:
@@ -85,15 +135,19 @@ def cells():
         pytest.skip(f"NOT EXERCISED, isolation and what relies on it: {error}")
 
 
-@pytest.fixture
-def book(tmp_path, tmp_path_factory):
+def known_copy(tmp_path_factory, root):
     """A copy that knows what the cells of the fixture gave and how its pages were printed, so that
     a test pays for what it changes.
     """
-    copy = Copy(tmp_path / "book")
+    copy = Copy(root)
     kept = fixture_site(tmp_path_factory).with_name("fixture-book") / ".cache"
     shutil.copytree(kept, copy.root / ".cache", copy_function=os.link)
     return copy
+
+
+@pytest.fixture
+def book(tmp_path, tmp_path_factory):
+    return known_copy(tmp_path_factory, tmp_path / "book")
 
 
 def fixture_site(tmp_path_factory):

@@ -74,17 +74,17 @@ def collectives_row(op, size, seconds, world=2):
 
 def test_two_processes_measure_and_go_on_where_they_stopped(tmp_path):
     file = tmp_path / "results.csv"
-    said = launched(file, "--budget", "1", "--sizes", "1001", "65536", "262144")
+    said = launched(file, "--budget", "1", "--sizes", "1001", "262144")
     assert said[-1].startswith("the budget is spent: ")
     begun = results.read(file)
-    assert 0 < len(begun) < 15
+    assert 0 < len(begun) < 10
     assert len(said) == len(begun) + 1
-    finished(file, 15, "--sizes", "1001", "65536", "262144")
+    finished(file, 10, "--sizes", "1001", "262144")
     rows = results.read(file)
     assert rows[: len(begun)] == begun
     measured = {row.key: row for row in rows if row.status == "ok"}.values()
     assert {(row.op, row.bytes) for row in measured} == {
-        (op, size) for op in collectives.OPS for size in (1000, 65536, 262144)
+        (op, size) for op in collectives.OPS for size in (1000, 262144)
     }
     for row in measured:
         assert (row.settings, row.kind, row.data, row.dtype) == (
@@ -130,7 +130,7 @@ def pid_of(rank, out):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds the rank in /proc")
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.exhaustive), 1])
 def test_a_killed_rank_is_named_and_the_rows_are_kept(tmp_path, rank):
     file = tmp_path / "results.csv"
     killed = []

@@ -24,7 +24,7 @@ from course_lib.specs import DATA
 from course_tools import calibrate
 from course_press.cli import app as cli
 from course_press.cli.app import app
-from tests.course_press.conftest import SHEBANG, course
+from tests.course_press.conftest import SHEBANG, course, course_apart
 from tests.course_press.run.test_execute import ran
 from tests.course_tools.calibrate.test_fit import TRUE, rows
 
@@ -101,7 +101,7 @@ def test_the_machine_is_at_fault_in_one_line(
 ):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    done = course(book.root, *arguments)
+    done = course_apart(book.root, *arguments)  # which finds its temporary folder anew
     assert (done.returncode == 0) if code == 0 else not failed(done, code, message), done.stderr
 
 
@@ -133,7 +133,7 @@ def test_doctor_notices_a_pandoc_that_does_not_run(book, tmp_path, monkeypatch, 
         file.write_text(f"{SHEBANG}\n{script}\n")
         file.chmod(0o755)
     monkeypatch.setenv("PYPANDOC_PANDOC", str(file))
-    done = course(book.root, "doctor")
+    done = course_apart(book.root, "doctor")  # which asks for its version anew
     assert done.returncode == 3
     assert "not found: run make clean book" in next(
         line for line in done.stdout.splitlines() if line.startswith("pandoc ")

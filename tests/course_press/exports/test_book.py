@@ -19,14 +19,14 @@ from course_press.pages import site
 from course_press.source.book import languages, read_book
 from course_press.source.errors import MissingError
 from tests.conftest import ROOT
-from tests.course_press.conftest import Copy, course
+from tests.course_press.conftest import course, known_copy
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    copy = Copy(tmp_path_factory.mktemp("exported") / "book")
+    copy = known_copy(tmp_path_factory, tmp_path_factory.mktemp("exported") / "book")
     copy.build(("en", "es"))
     export.export_book(copy.root, "es", ["epub", "md"], copy.root / "_site")
     return copy.root
@@ -81,16 +81,27 @@ def check(file):
         message = "NO EPUBCHECK: EPUBs are not judged (apt install epubcheck)"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
     # Debian's is a jar that not every kernel starts by itself.
-    start = ["java", "-jar"] if Path(found).read_bytes()[:2] == b"PK" else []
+    java = (
+        "java",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-jar",
+    )  # begins in half the time
+    start = java if Path(found).read_bytes()[:2] == b"PK" else []
     command = [*start, found, str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     return re.findall(r"^(?:FATAL|ERROR|WARNING).*", done.stdout + done.stderr, re.MULTILINE)
 
 
-def test_the_epub_is_valid_and_a_broken_one_is_not(book):
+def test_the_epub_is_valid(book):
     book.edit("chapters/en/one.qmd", "## Unnumbered {", "## Two {")  # another page's name
     (file,) = export.export_book(book.root, "en", ["epub"], book.root / "_site")
     assert check(file) == []
+
+
+@pytest.mark.exhaustive
+def test_a_broken_epub_is_told_from_a_valid_one(book):
+    (file,) = export.export_book(book.root, "en", ["epub"], book.root / "_site")
     with zipfile.ZipFile(file, "a") as opened:
         opened.writestr("EPUB/text/stray.xhtml", "<p>")
     assert check(file)

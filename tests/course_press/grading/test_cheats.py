@@ -13,6 +13,8 @@ from course_press.grading import benchmark, learner
 from course_press.grading.benchmark import Outcome
 from course_press.grading.isolation import IsolatedCell, isolated
 from course_press.grading.learner import Learner, Supervisor
+from course_press.grading.ring import RING
+from course_press.grading.sharding import SHARDING, TASKS
 from course_press.grading.simulated import MANY, MOST, Asked, Sample, SimulatedMachine
 from tests.course_press.conftest import edited
 from tests.course_press.grading.hostile import FOLDERS
@@ -151,10 +153,10 @@ def test_a_file_that_ended_its_judge_or_passed_has_the_verdict_it_deserves(what,
     assert said in found[criterion] if criterion else not found
 
 
-def test_what_a_file_makes_of_a_compiled_program_is_not_what_is_read(tmp_path):
-    pytest.importorskip("jax")
+def test_what_a_file_makes_of_a_compiled_program_is_not_what_is_read(tmp_path, jax_supervisor):
     (tmp_path / "mine.py").write_text(SHARDED + INSTANCE, encoding="utf-8")
-    assert "devices" not in failures(grading.grade(FOLDERS["05"], tmp_path / "mine.py"))
+    verdicts = SHARDING.grade(tmp_path / "mine.py", TASKS[:1], supervisor=jax_supervisor)
+    assert "devices" not in failures(verdicts)
 
 
 def test_a_diagnosis_with_a_byte_order_mark_is_read(tmp_path):
@@ -232,8 +234,9 @@ def ring_all_reduce(tensor):
 def test_in_cells_no_rank_finds_a_file_of_another_one(tmp_path, cells):
     pytest.importorskip("torch")
     (tmp_path / "mine.py").write_text(FILES_BETWEEN_RANKS)
-    with isolated():
-        assert "sum" in failures(grading.grade(FOLDERS["01"], tmp_path / "mine.py"))
+    with isolated():  # two ranks show it as four do
+        verdicts = RING._replace(apart=2).grade(tmp_path / "mine.py", [2])
+    assert "sum" in failures(verdicts)
 
 
 def test_a_cell_holds_no_judge_even_where_the_book_is_installed(tmp_path, monkeypatch, cells):

@@ -13,7 +13,6 @@ from course_lib import CourseError
 from course_tools.hlo import CompiledCollective
 from course_book.text import in_language
 from course_press.grading import sharding
-from course_press.grading.learner import Supervisor
 from course_press.grading.sharding import SHARDING, TASKS, mlp
 from course_press.grading.verdict import Verdict
 from tests.course_press.conftest import edited
@@ -401,13 +400,6 @@ REPRESENTATIVE = (
     "returns a plain function",
 )
 """One of each class; the others in `make exhaustive`."""
-
-
-@pytest.fixture(scope="module")
-def jax_supervisor():
-    """One that has imported jax, for all gradings here."""
-    with Supervisor(["jax"]) as one:
-        yield one
 
 
 def graded(file, number, supervisor):

@@ -16,17 +16,23 @@ pytest.importorskip("transformers")
 LAB = Path(__file__).parents[3] / "labs" / "03-serving"
 
 
-def test_lab_03_predicts_what_it_then_measures_and_goes_on_where_it_stopped(tmp_path):
+@pytest.fixture
+def book(tmp_path):
     here = tmp_path / "book" / "labs" / LAB.name
     here.mkdir(parents=True)
     for name in ("lab.ipynb", "prediction.py", "reference.py"):
         (here / name).write_bytes((LAB / name).read_bytes())
-    local = here / "results" / "local"
-    small = {"many": 6, "prompt": 20, "output": 4}
+    return tmp_path / "book"
 
-    done = labs.run_lab(tmp_path / "book", "03", device="cpu", budget=10, **small)
-    assert done.error is None
-    rows = results.read(local / "results.csv")
+
+def ran(book, budget):
+    small = {"many": 6, "prompt": 20, "output": 4}
+    assert labs.run_lab(book, "03", device="cpu", budget=budget, **small).error is None
+    return results.read(book / "labs" / LAB.name / "results" / "local" / "results.csv")
+
+
+def test_lab_03_predicts_what_it_then_measures(book):
+    rows = ran(book, 10)
     assert len(measured.serving.steps(rows)) >= 4
     (run,) = measured.serving.replays(rows)
     assert len(run.rows) == 6
@@ -34,14 +40,17 @@ def test_lab_03_predicts_what_it_then_measures_and_goes_on_where_it_stopped(tmp_
         a <= s < f <= z
         for a, s, f, z in zip(run.arrived, run.scheduled, run.first, run.last, strict=True)
     )
+    local = book / "labs" / LAB.name / "results" / "local"
     manifest = json.loads((local / "manifest.json").read_text())
     assert (manifest["lab"], manifest["device"]) == ("03", rows[0].device)
     report = (local / "REPORT.md").read_text()
     assert report.startswith("# 03\n")
     assert "your prediction" in report
 
-    assert labs.run_lab(tmp_path / "book", "03", device="cpu", budget=2, **small).error is None
-    again = results.read(local / "results.csv")
+
+@pytest.mark.exhaustive
+def test_lab_03_goes_on_where_it_stopped(book):
+    rows, again = ran(book, 10), ran(book, 2)
     assert again[: len(rows)] == rows
     settled = [row.key for row in again if row.status != "over-budget"]
     assert len(set(settled)) == len(settled)

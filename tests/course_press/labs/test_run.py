@@ -80,7 +80,7 @@ def test_lab_00_measures_this_machine_and_goes_on_where_it_stopped(tmp_path):
         (book / "labs" / source.name / name).write_bytes((source / name).read_bytes())
     local = book / "labs" / source.name / "results" / "local"
 
-    done = labs.run_lab(book, "00", device="cpu", budget=4)
+    done = labs.run_lab(book, "00", device="cpu", budget=2)
     assert done.error is None
     rows = results.read(local / "results.csv")
     assert rows[0].op == "copy"
@@ -92,7 +92,7 @@ def test_lab_00_measures_this_machine_and_goes_on_where_it_stopped(tmp_path):
     assert "numpy" in manifest["packages"]
     assert (local / "REPORT.md").read_text().startswith("# 00\n")
 
-    assert labs.run_lab(book, "00", device="cpu", budget=8).error is None
+    assert labs.run_lab(book, "00", device="cpu", budget=4).error is None
     again = results.read(local / "results.csv")
     assert len(again) > len(rows)
     if any(row.op == "matmul" and row.status == "ok" for row in again):

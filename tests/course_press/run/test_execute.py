@@ -108,7 +108,7 @@ def test_the_site_draws_the_readers_own_results(book):
     assert any("7 a ``` fence" in page.body for page in pages)
 
 
-@pytest.mark.parametrize("forks", [True, False])
+@pytest.mark.parametrize("forks", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_no_locale_of_the_readers_reaches_a_kernel_or_a_figure(book, monkeypatch, forks):
     """A font may join "fl" into one sign, or not, by the locale: where the Spanish one is
     installed, DejaVu Sans does not.

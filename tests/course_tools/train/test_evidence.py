@@ -60,7 +60,7 @@ def test_a_fit_to_memory_alone_lowers_its_error():
     assert np.median(np.abs(off(fitted))) < np.median(np.abs(off(fit_training.START)))
 
 
-@pytest.mark.parametrize("name", ["1B", "8B"])
+@pytest.mark.parametrize("name", ["1B", pytest.param("8B", marks=pytest.mark.exhaustive)])
 def test_a_new_fit_to_one_model_gives_what_is_kept(name):
     shared = fit_training.shared_of(train.constants())
     kept, again = evidence.fitted_to(name), fit_training.fit([name], shared)
