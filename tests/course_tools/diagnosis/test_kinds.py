@@ -330,3 +330,28 @@ def test_several_files_are_of_ranks_with_a_device(tmp_path):
 def test_causes_that_are_stated_are_right_as_often_as_said():
     for least, (count, right) in confidences(others.known_causes(each=29)).items():
         assert right >= least * count
+
+
+@pytest.mark.parametrize("name", ["matmul_k", "void my_sgemm"])
+def test_a_kernel_of_somebodys_own_is_not_surely_of_the_wrong_format(tmp_path, name):
+    for kernel, sure in (
+        (f"{name}(float*, float const*, int)", False),
+        ("volta_sgemm_64x64_tn", True),
+    ):
+        pen = Pen(gpu="NVIDIA A100-SXM4-80GB", shapes=False)
+        for _ in range(50):
+            pen.launch("my::op", kernel, 2000)
+        one = found(tmp_path, pen)
+        assert one.cause == "wrong-format"
+        assert (one.confidence >= 0.5) == sure
+
+
+@pytest.mark.parametrize("many", [1, 40])
+def test_one_long_launch_is_not_surely_many_small_ones(tmp_path, many):
+    pen = Pen()
+    pen.launch("aten::mm", GEMM, 20, [[64, 64]] * 2)
+    for _ in range(many):
+        pen.launch("aten::mm", GEMM, 20, [[64, 64]] * 2, cpu=130.0)
+    one = found(tmp_path, pen)
+    assert one.cause == "launch-bound"
+    assert (one.confidence >= 0.5) == (many > 1)
