@@ -94,7 +94,7 @@ class Candidate:
             and any(one.scattered for one in inputs if one.elements == most)
         )
         if self.kind == "layout" or (self.kind == "copy" and across):
-            return "strided", seconds, 1.0
+            return "strided", seconds, 0.4 if self.own else 1.0
         if self.kind == "copy":
             # Torch copies what lies alike by a memcpy: without shapes its own kernel tells of
             # another format or layout.

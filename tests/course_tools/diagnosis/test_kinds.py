@@ -355,3 +355,26 @@ def test_one_long_launch_is_not_surely_many_small_ones(tmp_path, many):
     one = found(tmp_path, pen)
     assert one.cause == "launch-bound"
     assert (one.confidence >= 0.5) == (many > 1)
+
+
+def test_files_that_name_their_ranks_are_of_ranks(tmp_path):
+    paths = [tmp_path / f"{rank}.json" for rank in range(2)]
+    for ranks in ((0, 1), (0, 0)):
+        for path, rank in zip(paths, ranks, strict=True):
+            pen = Pen()
+            product(pen)
+            path.write_text(json.dumps(pen.trace(distributedInfo={"rank": rank})))
+        assert diagnosis.of_ranks(paths) == (ranks == (0, 1))
+
+
+@pytest.mark.parametrize("name", ["moe_permute_kernel<T>", "permuteInputRowsKernel<T>"])
+def test_tokens_that_are_sorted_by_expert_are_gathered_not_laid_out_anew(name):
+    assert names.kernel(name)[0] == "gather"
+    assert names.kernel("permute_0213<T>")[0] == "layout"
+
+
+def test_a_name_alone_is_no_sure_sign_of_a_layout(tmp_path):
+    pen = Pen(shapes=False)
+    for _ in range(50):
+        pen.launch("my::op", "transpose_lookup(float const*, float*, int)", 900)
+    assert found(tmp_path, pen).confidence < 0.5
