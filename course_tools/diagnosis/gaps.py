@@ -185,6 +185,9 @@ class Host:
             ("launch-bound", launch, launcher, 0),
         ):
             found.add(cause, float(lost.sum()) * SECOND, what, count or int((lost > 0).sum()))
+        # Many launches are the cause; one that takes most of it may be what happens once.
+        longest = float(launch.max()) * SECOND
+        found.doubt["launch-bound"] += longest * (longest > 0.5 * float(launch.sum()) * SECOND)
         # Whether a call that nobody knows waits for the device is a guess.
         guessed = np.minimum(self.asking.covered(start, end), sync)
         found.doubt["synchronisation"] += UNNAMED * float(guessed.sum()) * SECOND

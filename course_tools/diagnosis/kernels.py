@@ -28,6 +28,9 @@ ALIGNED = 16
 # Blocks for each multiprocessor up to which an incomplete last wave is told apart.
 SMALL = 4
 CHAINED = ("elementwise", "reduce")
+# A kernel that somebody wrote for the occasion; those of libraries are templates, or have no
+# arguments in their name.
+OWN = re.compile(r"(void )?\w+\(.*\*")
 # The cause of what calls of a kernel lose, the seconds of each, and how well it is shown.
 Loss = tuple[str, Floats, float]
 
@@ -70,6 +73,11 @@ class Candidate:
         largest = max(self.inputs, key=lambda one: one.elements, default=None)
         return names.BYTES.get(largest.dtype, 0) if largest else 0
 
+    @property
+    def own(self) -> bool:
+        """Whether no library launches it, nor names it: a plain name, with pointers behind it."""
+        return self.amount is None and bool(OWN.match(self.kernel.name))
+
     def loss(self, seconds: Floats, part: Floats, multiprocessors: int, bandwidth: float) -> Loss:
         """What rows lose that took so long; each does a part of its operator's work."""
         none, least = np.zeros(len(seconds)), self.bound * part
@@ -86,7 +94,7 @@ class Candidate:
             and any(one.scattered for one in inputs if one.elements == most)
         )
         if self.kind == "layout" or (self.kind == "copy" and across):
-            return "strided", seconds, 1.0
+            return "strided", seconds, 0.4 if self.own else 1.0
         if self.kind == "copy":
             # Torch copies what lies alike by a memcpy: without shapes its own kernel tells of
             # another format or layout.
@@ -113,6 +121,8 @@ class Candidate:
             part = {"tf32": 0.5, "fp32": 0.125, "fp64": 0.1}[self.dtype]
             # Where neither the chip nor the shapes say what is left, that is a rule of thumb.
             sure = 0.6 if self.dtype == "tf32" else 1.0 if self.chip and self.amount else 0.8
+            # A kernel of somebody's own has more to it than its format, which its arguments tell.
+            sure = min(sure, 0.4) if self.own else sure
             gained = seconds * (1 - part)
             if self.chip is not None:
                 fast = max(peak(self.chip, one) for one in ("bf16", "fp16"))

@@ -67,7 +67,14 @@ class NsysRecording:
             some = ", ".join(map(repr, sorted(listed)[:5])) or "none"
             raise CourseError(f"{self.path.name} is no export of nsys (tables: {some}): {_HOW}")
         if not any(next(self._rows(_KIND + one, "start"), None) for one in [*_DEVICE][:2]):
-            raise CourseError(f"{self.path.name} has no row in {_KIND}KERNEL: record with {_HOW}")
+            # Of a device newer than itself, nsys may record the calls and nothing else.
+            calls = next(self._rows(_KIND + "RUNTIME", "start"), None)
+            only, newer = (
+                (", only calls", "an nsys as new as the driver, by ") if calls else ("", "")
+            )
+            raise CourseError(
+                f"{self.path.name} has no row in {_KIND}KERNEL{only}: record with {newer}{_HOW}"
+            )
         names = dict(self._rows("StringIds", "id", "value"))
         held = self._rows("TARGET_INFO_GPU", "name", "smCount")
         self.head["deviceProperties"] = [{"name": name, "numSms": units} for name, units in held]

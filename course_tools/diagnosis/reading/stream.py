@@ -29,7 +29,7 @@ LAST = 1 << 16
 # Bytes that are looked at first where events are read one by one.
 WINDOW = 1 << 14
 # What is kept of what stands beside the events.
-HEAD = ("deviceProperties", "constructed")
+HEAD = ("deviceProperties", "distributedInfo", "constructed")
 _BETWEEN = re.compile(rb"\}\s*,(?=\s*\{)")
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"

@@ -330,3 +330,51 @@ def test_several_files_are_of_ranks_with_a_device(tmp_path):
 def test_causes_that_are_stated_are_right_as_often_as_said():
     for least, (count, right) in confidences(others.known_causes(each=29)).items():
         assert right >= least * count
+
+
+@pytest.mark.parametrize("name", ["matmul_k", "void my_sgemm"])
+def test_a_kernel_of_somebodys_own_is_not_surely_of_the_wrong_format(tmp_path, name):
+    for kernel, sure in (
+        (f"{name}(float*, float const*, int)", False),
+        ("volta_sgemm_64x64_tn", True),
+    ):
+        pen = Pen(gpu="NVIDIA A100-SXM4-80GB", shapes=False)
+        for _ in range(50):
+            pen.launch("my::op", kernel, 2000)
+        one = found(tmp_path, pen)
+        assert one.cause == "wrong-format"
+        assert (one.confidence >= 0.5) == sure
+
+
+@pytest.mark.parametrize("many", [1, 40])
+def test_one_long_launch_is_not_surely_many_small_ones(tmp_path, many):
+    pen = Pen()
+    pen.launch("aten::mm", GEMM, 20, [[64, 64]] * 2)
+    for _ in range(many):
+        pen.launch("aten::mm", GEMM, 20, [[64, 64]] * 2, cpu=130.0)
+    one = found(tmp_path, pen)
+    assert one.cause == "launch-bound"
+    assert (one.confidence >= 0.5) == (many > 1)
+
+
+def test_files_that_name_their_ranks_are_of_ranks(tmp_path):
+    paths = [tmp_path / f"{rank}.json" for rank in range(2)]
+    for ranks in ((0, 1), (0, 0)):
+        for path, rank in zip(paths, ranks, strict=True):
+            pen = Pen()
+            product(pen)
+            path.write_text(json.dumps(pen.trace(distributedInfo={"rank": rank})))
+        assert diagnosis.of_ranks(paths) == (ranks == (0, 1))
+
+
+@pytest.mark.parametrize("name", ["moe_permute_kernel<T>", "permuteInputRowsKernel<T>"])
+def test_tokens_that_are_sorted_by_expert_are_gathered_not_laid_out_anew(name):
+    assert names.kernel(name)[0] == "gather"
+    assert names.kernel("permute_0213<T>")[0] == "layout"
+
+
+def test_a_name_alone_is_no_sure_sign_of_a_layout(tmp_path):
+    pen = Pen(shapes=False)
+    for _ in range(50):
+        pen.launch("my::op", "transpose_lookup(float const*, float*, int)", 900)
+    assert found(tmp_path, pen).confidence < 0.5

@@ -35,6 +35,16 @@ def test_an_export_of_nsys_shows_the_cause_that_the_trace_does(cause, tmp_path):
     assert "nsys-shapes" in found.cannot_tell
 
 
+@pytest.mark.parametrize("calls", [True, False])
+def test_an_export_of_calls_alone_asks_for_a_newer_nsys(tmp_path, calls):
+    file = tmp_path / "calls.sqlite"
+    without = ["CUPTI_ACTIVITY_KIND_KERNEL", *(() if calls else ["CUPTI_ACTIVITY_KIND_RUNTIME"])]
+    export(seeded("copies"), file, without=without)
+    with pytest.raises(CourseError, match="no row in CUPTI_ACTIVITY_KIND_KERNEL") as said:
+        diagnosis.diagnose(file)
+    assert ("as new as the driver" in str(said.value)) == calls
+
+
 def test_a_graph_in_one_row_is_not_judged(tmp_path):
     file = tmp_path / "graph.sqlite"
     export(seeded("copies"), file, without=["CUPTI_ACTIVITY_KIND_KERNEL"])
