@@ -164,7 +164,7 @@ def downloads(book: Book, out: Path) -> list[dict[str, str]]:
     """What the cover links to: the exports that stand in the site `out`, and no others."""
     names = {to: file_name(book, to) for to in FORMATS}
     return [
-        {"name": to.upper(), "href": f"../{FOLDER}/{name}"}
+        {"name": "Markdown" if to == "md" else to.upper(), "href": f"../{FOLDER}/{name}"}
         for to, name in names.items()
         if (out / FOLDER / name).is_file()
     ]

@@ -184,11 +184,13 @@ def test_the_cover_offers_what_there_is_and_a_build_keeps_it(exported):
         root = html.parse(str(exported / "_site" / lang / "index.html")).getroot()
         return [(a.text, a.get("href")) for a in root.cssselect(".downloads a")]
 
-    assert offered("es") == [("EPUB", "../downloads/book-es.epub")]
+    both = [("EPUB", "../downloads/book-es.epub"), ("Markdown", "../downloads/book-es.md")]
+    assert offered("es") == both
     assert offered("en") == []
     site.build(exported, ["es"], exported / "_site")
-    assert offered("es") == [("EPUB", "../downloads/book-es.epub")]
-    (exported / "_site/downloads/book-es.epub").unlink()
+    assert offered("es") == both
+    for name in ("book-es.epub", "book-es.md"):
+        (exported / "_site/downloads" / name).unlink()
     site.build(exported, ["es"], exported / "_site")
     assert offered("es") == []
 

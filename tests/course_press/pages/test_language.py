@@ -169,6 +169,7 @@ def names():
     """Words of proper names: chips, models, links, vendors, providers, sources."""
     on = [chip(key) for key in chips()]
     every = [one.name.partition(",")[0] for one in [*on, *map(model, models())]]
+    every += [one.short for one in on]
     every += [link.name.partition(",")[0] for one in on for link in one.links.values()]
     every += [key for one in on for key in one.links]
     every += [*(one.vendor for one in on), *(one.provider for one in prices()), *chips(), *models()]
