@@ -16,7 +16,7 @@ from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 from course_tools.counting import count
 from course_book.answers import Answer, Interval, Term, cited, in_each_language
-from course_book.answers.record import expected
+from course_book.answers.record import expected, range_in_words
 from course_book.answers.steps import floats, operators
 from course_book.text import language, n, t
 
@@ -43,7 +43,7 @@ def roofline(
     ... def double(x):
     ...     return x @ x
     >>> double(torch.ones(256, 256, dtype=torch.bfloat16)).shape
-    double on H100: no less than 117 ns, memory-bound. ...
+    double on H100: no less than 117 ns, memory-bound; ...
     torch.Size([256, 256])
     """
     on = accelerator(chip)
@@ -124,14 +124,13 @@ def counted(
 
 def _sentence(name: str, chip: Accelerator, values: dict[str, Any], spread: Interval | None) -> str:
     of = {"model": name, "chip": chip.short, "bound": t(values["bound"])}
-    said = t("say-function").format(lower=n(values["lower_s"], "s"), **of)
+    said = [t("say-function").format(lower=n(values["lower_s"], "s"), **of)]
     if spread is not None:
-        times = {"expected": values["expected_s"], "low": spread.low, "high": spread.high}
-        said += " " + t("say-likely").format(**{key: n(of, "s") for key, of in times.items()})
+        said.append(range_in_words(values["expected_s"], spread))
     if (seconds := values["measured_s"]) is not None:
         share = n(values["lower_s"] / seconds, "%")
-        said += " " + t("say-measured").format(seconds=n(seconds, "s"), share=share)
-    return said
+        said.append(t("say-measured").format(seconds=n(seconds, "s"), share=share))
+    return "; ".join(said)
 
 
 def picture(found: Answer, chip: Accelerator | str) -> Any:

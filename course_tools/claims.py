@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -21,7 +22,7 @@ from course_lib.network.costs import ALGORITHMS
 from course_lib.specs import Accelerator, Transformer, chip_of_device, chips, models
 from course_lib.specs.catalog import accelerator
 from course_lib.workloads import llm
-from course_lib.workloads.precision import FormatOptions
+from course_lib.workloads.precision import FormatOptions, recipe_of
 from course_tools.counting import ask, named
 from course_tools.counting.sources import Named
 from course_tools.files import DATA
@@ -196,8 +197,8 @@ def _formats(claim: Claimed, model: Any, on: Accelerator) -> list[str]:
 
 def _narrowest(weights: str) -> int:
     """Bits of the narrowest format that a recipe names."""
-    parts = (part.rpartition("=")[2].partition("*")[0] for part in re.split("[,+]", weights))
-    return min(BITS[element(part, "w")] for part in parts)
+    mixes = recipe_of(weights).values()
+    return min(BITS[element(one.split("*")[0], "w")] for mix in mixes for one in mix.split("+"))
 
 
 def _fastest(claim: Claimed, weights: str, on: Accelerator) -> FormatOptions:
@@ -466,13 +467,18 @@ def _rows(file: Path) -> list[Any]:
     return held if isinstance(held, list) else [held]
 
 
+@cache
+def _columns() -> dict[str, dict[str, str]]:
+    """What names of columns mean, and the factor to the unit of a claim."""
+    with (DATA / "claims.csv").open(encoding="utf-8") as file:
+        return {one["name"]: one for one in csv.DictReader(file)}
+
+
 def claimed(row: Any, chip: str = "") -> Claimed:
     """What a row of somebody's table claims, by the names that programs give to such columns."""
     if not isinstance(row, dict):
         raise CourseError("a row must be an object with a model, a chip and a speed")
-    with (DATA / "claims.csv").open(encoding="utf-8") as file:
-        names = {one["name"]: one for one in csv.DictReader(file)}
-    found: dict[str, Any] = {}
+    names, found = _columns(), dict[str, Any]()
     for said, cell in row.items():
         name = re.sub("[^a-z0-9]+", "_", str(said).lower()).strip("_")
         meant = names.get(name, {"field": name, "times": "1"})

@@ -111,7 +111,8 @@ def _explained(found: Judgment) -> list[tuple[str, dict[str, Any], float]]:
         shown = n(value, "%") if key in _SHARES else n(value)
         if key == "speculation":
             shown = n(math.ceil(10 * value) / 10)
-        options = {_OPTIONS[key]: value} if key in _OPTIONS else {}
+        whole = int(value) if key in ("batch", "chips") else value
+        options: dict[str, Any] = {_OPTIONS[key]: whole} if key in _OPTIONS else {}
         options |= {"sparse": True} if key == "sparse" else {}
         more.append((t(f"verify-{key}").format(n=shown), options, max(1.0, found.factor)))
     return more

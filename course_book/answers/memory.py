@@ -137,10 +137,11 @@ def _remedies(
     if not one.sequence(one.context):
         return ()
     now, found = most(one), dict[str, Remedy]()
-    narrower = [] if meant.stored else [("w", "fp8"), ("w", "awq")]
-    others = [("kv", "fp8"), ("tp", 2 * how.get("tp", 1)), ("context", max(one.context // 2, 1))]
+    narrower = [] if meant.stored else [("weights", "fp8"), ("weights", "awq")]
+    others = [("cache", "fp8"), ("tp", 2 * how.get("tp", 1)), ("context", max(one.context // 2, 1))]
     for name, value in [*narrower, *others]:
-        asked = {"users": one.users, "context": one.context, **how, name: value}
+        own = {"weights": "w", "cache": "kv"}.get(name, name)
+        asked = {"users": one.users, "context": one.context, **how, own: value}
         with suppress(CourseError):
             then = most(pool(meant, on, engine, **asked))
             factor = then / now if now >= 1 else then

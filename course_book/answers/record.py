@@ -11,7 +11,7 @@ from course_lib.core import Estimate
 from course_lib.specs import Accelerator
 from course_lib.specs.provenance import sources
 from course_tools import calibrate
-from course_book.text import in_language, languages
+from course_book.text import in_language, languages, n, t
 
 Question = Literal["fits", "predict", "verify", "diagnose", "serve", "train", "me"]
 
@@ -135,6 +135,12 @@ def expected(
     except CourseError as error:
         return None, None, str(error)
     return found, Interval(float(found.low), float(found.high), "s", found.evidence), ""
+
+
+def range_in_words(likely: float, spread: Interval) -> str:
+    """An expected time and its range, s."""
+    times = {"expected": likely, "low": spread.low, "high": spread.high}
+    return t("tell-likely").format(**{name: n(seconds, "s") for name, seconds in times.items()})
 
 
 def cited(chip: Accelerator, *figures: str) -> tuple[str, ...]:

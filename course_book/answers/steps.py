@@ -19,6 +19,7 @@ from course_book.answers.record import (
     expected,
     fields,
     in_each_language,
+    range_in_words,
 )
 from course_book.text import n, named, t
 
@@ -81,12 +82,14 @@ def _sentence(
     layout = named(chip.short) if tp == 1 else f"{tp} × {named(chip.short)}"
     of = {"model": answer.name, "chip": layout, "run": t(f"tell-{answer.headline}")}
     of |= {"lower": n(values["lower_s"], "s"), "bound": t(str(answer.step.bound))}
-    said = t("say-predict").format(**of)
+    said = [t("say-predict").format(**of)]
     if spread is not None:
-        of = {"expected": n(values["expected_s"], "s"), "rate": n(values["tokens_per_s"])}
-        ends = {"low": n(spread.low, "s"), "high": n(spread.high, "s")}
-        said += " " + t("say-expected").format(**of, **ends)
-    return said if values["fits"] else f"{said} {t('say-too-large')}"
+        rate = t("say-rate").format(rate=n(values["tokens_per_s"]))
+        said += [range_in_words(values["expected_s"], spread), rate]
+    if not values["fits"]:
+        room = {name: n(getattr(answer.fit, name), "B") for name in ("needed", "available")}
+        said.append(t("tell-too-large").format(model=answer.name, chip=layout, **room))
+    return "; ".join(said)
 
 
 def changes(

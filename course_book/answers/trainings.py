@@ -24,7 +24,7 @@ def trained(
     said = chip, step.tokens_per_s_per_chip, step.sequence
     return Answer(
         question="train",
-        answer=in_each_language(lambda: _sentence(step)),
+        answer=in_each_language(lambda: "; ".join(sentences(step))),
         values={
             "memory_bytes": step.memory.total,
             **fields(step, "fits risk tokens_per_s_per_chip mfu"),
@@ -46,8 +46,9 @@ def trained(
     )
 
 
-def _sentence(step: train.TrainingStep) -> str:
+def sentences(step: train.TrainingStep) -> tuple[str, str]:
+    """How long a step takes, and whether it fits."""
     of = {name: n(getattr(step, f"{name}_s"), "s") for name in ("expected", "low", "high", "bound")}
     said = t("tell-layout").format(layout=step.layout, tokens=n(step.tokens), **of)
     memory, why = n(step.memory.total, "B"), retold(step.why_not)
-    return f"{said}; {t('tell-fits' if step.fits else 'tell-fails').format(memory=memory, why=why)}"
+    return said, t("tell-fits" if step.fits else "tell-fails").format(memory=memory, why=why)

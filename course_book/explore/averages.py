@@ -5,8 +5,7 @@ The functions keep to what `course_press.outputs.translate` can say in JavaScrip
 for every state that a reader chooses.
 """
 
-from collections import namedtuple
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,17 +23,57 @@ MONTH = 730
 HALVINGS = 40
 
 
-# The counts of tokens and of sequences at which times are held; straight lines between.
-StepCounts = namedtuple("StepCounts", "tokens heads")
-# A `serve.StepTimeModel` in so few numbers that a page can hold them: s of all but attention and
-# the head, of the head (both at `StepCounts`), and of the rest of a step; s of attention for each
-# pair of tokens, new token and token in a cache, and how well its arithmetic hides its traffic;
-# tokens that the cache has room for, and sequences that the engine decodes at once.
-StepTimes = namedtuple("StepTimes", "tokens heads rest pair sequence token order room admits")
-# What requests do to a replica: s of a step whatever the batch, more of each sequence, and of a
-# prompt; requests a second that no batch passes; tokens of an answer; sequences that can be in
-# decode, and those that the engine admits.
-Load = namedtuple("Load", "fixed each adds most output places admits")
+class StepCounts(NamedTuple):
+    """The counts of tokens and of sequences at which times are held; straight lines between."""
+
+    tokens: Any
+    heads: Any
+
+
+class StepTimes(NamedTuple):
+    """A `serve.StepTimeModel` in so few numbers that a page can hold them.
+
+    Attributes
+    ----------
+    tokens, heads : s that all but attention and the head take, and the head, at `StepCounts`.
+    rest : s that each step takes beside these.
+    pair, sequence, token : s of attention for each pair of tokens, new token and token in a cache.
+    order : how well attention's arithmetic hides its traffic.
+    room : tokens that the cache has room for.
+    admits : sequences that the engine decodes at once on the chip.
+    """
+
+    tokens: Any
+    heads: Any
+    rest: Any
+    pair: Any
+    sequence: Any
+    token: Any
+    order: Any
+    room: Any
+    admits: Any
+
+
+class Load(NamedTuple):
+    """What requests do to a replica.
+
+    Attributes
+    ----------
+    fixed, each, adds : s of a step whatever the batch, more of each sequence, and of a prompt.
+    most : requests a second that no batch passes.
+    output : tokens of an answer.
+    places : sequences that can be in decode: those that the engine admits, or fewer where memory
+        is full.
+    admits : as `StepTimes` has it.
+    """
+
+    fixed: Any
+    each: Any
+    adds: Any
+    most: Any
+    output: Any
+    places: Any
+    admits: Any
 
 
 def step_time(of: Any, counts: Any, decoding: Any, chunk: Any, seen: Any) -> Any:

@@ -21,9 +21,10 @@ from course_press.source.errors import MissingError
 
 app = typer.Typer()
 QUESTIONS = (fits.app, predict.app, verify.app, diagnose.app, serving.app, training.app)
-# What an assistant may ask, and what it may not: what writes a file, or is fixed for it.
-VERBS = ("fits", "predict", "verify", "diagnose", "serve", "train")
+# What an assistant may not set: it writes a file, or is fixed.
 _LEFT_OUT = {"as_json", "plot", "out"}
+# Where a model may be what its config.json holds.
+_MODELS = ("model", "claim")
 
 
 @app.command("mcp")
@@ -74,8 +75,8 @@ def mcp_command() -> None:
 def commands() -> dict[str, Callable[..., Any]]:
     """The questions' functions by their verbs."""
     every = [one for group in QUESTIONS for one in group.registered_commands]
-    named = {one.name or getattr(one.callback, "__name__", ""): one.callback for one in every}
-    return {verb: found for verb in VERBS if (found := named.get(verb)) is not None}
+    found = [(one.name, one.callback) for one in every if one.callback is not None]
+    return {name or callback.__name__: callback for name, callback in found}
 
 
 def takes(command: Callable[..., Any]) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def takes(command: Callable[..., Any]) -> dict[str, Any]:
     properties, required = {}, []
     for name, (_, kind, said, default) in _parameters(command).items():
         found = msgspec.json.schema(kind, schema_hook=lambda _: {"type": "string"})
-        if name == "model":
+        if name in _MODELS:
             found = {"type": ["string", "object"]}
         properties[name] = {**found, "description": said}
         if default is inspect.Parameter.empty:
@@ -98,8 +99,8 @@ def _parameters(command: Callable[..., Any]) -> dict[str, tuple[str, Any, str, A
         if name not in _LEFT_OUT:
             kind, info = get_args(one.annotation)[:2]
             # In an annotation the first name that is given stands where a default would.
-            names = [one for one in (info.default, name) if isinstance(one, str)]
-            shown = names[0].lstrip("-").replace("-", "_")
+            said = info.default if isinstance(info.default, str) else name
+            shown = said.lstrip("-").replace("-", "_")
             found[shown] = name, kind, info.help or "", one.default
     return found
 
@@ -120,7 +121,7 @@ def ask(command: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]
             value = given[name]
             if value == "-":
                 return refused(f"{name} must be a key, a path or an object (got '-')")
-            if name == "model" and isinstance(value, dict):  # as the assistant holds it
+            if name in _MODELS and isinstance(value, dict):  # as the assistant holds it
                 place = Path(folder) / "config.json"
                 place.write_text(json.dumps(value), encoding="utf-8")
                 value = str(place)

@@ -173,10 +173,15 @@ def writing(option: str, file: Path) -> Iterator[None]:
         raise CourseError(f"{option} {str(file)!r} cannot be written: {error.strerror}") from None
 
 
-def meant(given: str) -> Named:
-    """The model that a reader names; a module of theirs stands in the working folder."""
+def see_own_modules() -> None:
+    """A module that a reader names stands in the working folder."""
     if "" not in sys.path:
         sys.path.insert(0, "")
+
+
+def meant(given: str) -> Named:
+    """The model that a reader names."""
+    see_own_modules()
     return model_named(given, sys.stdin.read() if given == "-" else None)
 
 

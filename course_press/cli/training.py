@@ -93,17 +93,13 @@ def _whole(
 
 
 def _show(step: train.TrainingStep, found: dict[str, Any]) -> None:
-    said = {
-        name: n(getattr(step, f"{name}_s"), "s") for name in ("expected", "low", "high", "bound")
-    }
-    tell(told("layout", layout=step.layout, tokens=n(step.tokens), **said))
+    takes, fits = trainings.sentences(step)
+    tell(takes)
     tell(tested_in_words(step.evidence), style="dim")
     for name, seconds in step.measured_s.items():
         tell(told("like", framework=name, time=n(seconds, "s")))
     tell(told("rate", rate=n(step.tokens_per_s_per_chip), mfu=n(step.mfu, "%")))
-    memory = n(step.memory.total, "B")
-    why = retold(step.why_not)
-    tell(told("fits", memory=memory) if step.fits else told("fails", memory=memory, why=why))
+    tell(fits)
     if step.warning:
         tell(told("warning", why=retold(step.warning)))
     if step.method.frozen:

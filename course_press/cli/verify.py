@@ -1,7 +1,6 @@
 """The command `course verify`: can this number be true?"""
 
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from course_tools.claims import Claimed, Judgment
 from course_book import n, t
 from course_book.answers import verified
 from course_book.text import language
+from course_press.cli import console
 from course_press.cli.console import AsJson, command, tell, tell_json, tell_table
 
 app = typer.Typer()
@@ -56,8 +56,7 @@ def verify(
     Example: `course verify llama-2-70b h200-sxm --tokens-per-second 155 --batch 1 --weights fp16`
     """
     asked = dict(locals())
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # a module of the reader's stands in the working folder
+    console.see_own_modules()
     if _is_table(claim):
         found = list(claims.read(claim, chip))
         if not any(isinstance(one, Judgment) for _, one in found):

@@ -200,21 +200,23 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
     cover = f"{every[0]}/{about.CARDS}/index.png"
     shown = any((folder / cover).is_file() for folder in (stage, out))
     files = {MARKER: "Written by course build: the next build replaces this folder's languages.\n"}
+    # What the site says of a language, in that language.
+    listed = [
+        {
+            "code": lang,
+            "name": words(lang)["ui-language"],
+            "title": str(book.meta["title"]),
+            "description": str(book.meta.get("description", "")),
+            "missing": words(lang)["ui-no-page"],
+            "href": f"{lang}/index.html",
+            "text": f"{about.FOLDER}/{about.file_name(book, 'md')}",
+        }
+        for lang in every
+        for book in [configured(first.root, lang)]
+    ]
     for name, root, missing in (("index.html", "", False), ("404.html", host, True)):
-        # What each says of a language, in that language.
-        listed = [
-            {
-                "code": lang,
-                "name": words(lang)["ui-language"],
-                "title": str(configured(first.root, lang).meta["title"]),
-                "description": str(configured(first.root, lang).meta.get("description", "")),
-                "missing": words(lang)["ui-no-page"],
-                "href": f"{root}{lang}/index.html",
-            }
-            for lang in every
-        ]
         context = {
-            "languages": listed,
+            "languages": [one | {"href": root + one["href"]} for one in listed],
             "root": root,
             "missing": missing,
             # Wherever it is served from, it finds no file: it carries its look along.
@@ -225,10 +227,6 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
             "card": f"{site}/{cover}" if site and shown else None,
         }
         files[name] = landing.render(context, csp=csp.policy(landing.render(context, csp="")))
-    for one in listed:  # of the last page: an address that leads from the root of the host
-        name = f"{about.FOLDER}/{about.file_name(configured(first.root, one['code']), 'md')}"
-        text = name if (out / name).is_file() else ""
-        one |= {"href": f"{one['code']}/index.html", "text": text}
     chapters = [
         {
             "title": chapter.title,
@@ -237,8 +235,16 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
         }
         for chapter in first.chapters
     ]
-    about_it = {"languages": listed, "chapters": chapters, "root": f"{site}/" if site else ""}
-    files["llms.txt"] = templates().get_template("llms.txt.j2").render(about_it)
+    files["llms.txt"] = (
+        templates()
+        .get_template("llms.txt.j2")
+        .render(
+            languages=listed,
+            chapters=chapters,
+            texts={one["text"] for one in listed if (out / one["text"]).is_file()},
+            root=f"{site}/" if site else "",
+        )
+    )
     if site:
         folders = {lang: (stage if (stage / lang).is_dir() else out) / lang for lang in every}
         files["sitemap.xml"] = share.sitemap(site, folders)

@@ -498,9 +498,10 @@ def _step_errors() -> Iterator[FamilyErrors]:
 
 def _of_steps(family: str, held: str, some: list[MeasuredStep]) -> Iterator[FamilyErrors]:
     keys = tuple(one.run.chip for one in some)
-    lent = [_lent(chip(key), REFERENCE, DTYPE) if held == LENT else None for key in keys]
-    bounds = [one.bound for one in some]
-    likely = [predict(*of[:2], constants=of[2]) for of in zip(bounds, keys, lent, strict=True)]
+    likely = []
+    for one, key in zip(some, keys, strict=True):
+        constants = _lent(chip(key), REFERENCE, DTYPE) if held == LENT else None
+        likely.append(predict(one.bound, key, constants=constants))
     if some:
         low, expected, high = (np.array([float(getattr(of, end)) for of in likely]) for end in ENDS)
         measured = [one.measured for one in some]

@@ -372,7 +372,9 @@ def collective(
     family = "collectives" if np.all(size > LARGE_MESSAGE) else "small collectives"
     own = found.source_chip == on.key and at is found.links.get("nvlink")
     return Prediction(
-        *(plain(expected), plain(low), plain(most * expected)),
+        expected=plain(expected),
+        low=plain(low),
+        high=plain(most * expected),
         source=found.source,
         source_chip=found.source_chip,
         evidence=evidence_of(family, on, own),

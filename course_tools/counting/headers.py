@@ -73,11 +73,8 @@ def _gguf(file: BinaryIO) -> tuple[float, dict[str, Any]]:
         vocab = sizes[-1] if name == "token_embd.weight" else vocab
     own = str(said["general.architecture"])
     config = {here: said[f"{own}.{key}"] for key, here in KEYS.items() if f"{own}.{key}" in said}
-    tied = "output.weight" not in names
-    kind = KINDS.get(own, own)
-    return total, {
-        "model_type": kind, "vocab_size": vocab, "tie_word_embeddings": tied, **config
-    }  # fmt: skip
+    config |= {"model_type": KINDS.get(own, own), "vocab_size": vocab}
+    return total, config | {"tie_word_embeddings": "output.weight" not in names}
 
 
 def _of(file: BinaryIO, how: str) -> tuple[Any, ...]:

@@ -120,3 +120,38 @@ def test_a_server_over_standard_input_answers(tmp_path):
     assert json.loads(answer.content[0].text)["question"] == "predict"
     assert wrong.is_error
     assert json.loads(wrong.content[0].text)["argument"] == "model"
+
+
+@pytest.mark.parametrize(
+    ("verb", "given"),
+    [
+        ("fits", {"model": "llama-3-8b", "chip": "rtx-4090", "engine": "vllm@0.11.1"}),
+        ("predict", {"model": "llama-3-8b", "chip": "h100-sxm"}),
+        (
+            "verify",
+            {
+                "claim": "llama-2-70b",
+                "chip": "h100-sxm",
+                "tokens_per_second": 60,
+                "batch": 1,
+                "weights": "fp16",
+            },
+        ),
+    ],
+)
+def test_what_is_offered_next_can_be_asked_as_it_stands(verb, given):
+    offered = assistants.ask(COMMANDS[verb], given)["next"]
+    assert any(one["options"] for one in offered)
+    for one in offered:
+        found = assistants.ask(COMMANDS[verb], given | one["options"])
+        assert found["question"] == verb, one
+
+
+def test_a_claim_may_be_about_a_config():
+    config = {
+        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+        "vocab_size": 128256, "max_position_embeddings": 8192, "tie_word_embeddings": False,
+    }  # fmt: skip
+    given = {"claim": config, "chip": "h100-sxm", "ms_per_token": 0.1, "batch": 1}
+    assert assistants.ask(COMMANDS["verify"], given)["verdict"] == "impossible"
