@@ -29,7 +29,7 @@ def built(whole_book):
 # A page of each kind: cover, explorers, moving pictures, tables, a lab, terms, and translations,
 # whose words may be longer.
 KINDS = (
-    r"en/(index|rooflines|network-rooflines|measured-predicted|specs|lab-00|glossary|concepts)\.html$"
+    r"en/(index|rooflines|measured-predicted|lab-00|glossary|concepts)\.html$"
     r"|(es/index|es/network-rooflines|ko/specs)\.html$"
 )
 LOOKS = [("light", 1280), ("dark", 390)]
