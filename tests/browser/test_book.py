@@ -29,7 +29,7 @@ def built(whole_book):
 # A page of each kind: cover, explorers, moving pictures, tables, a lab, terms, and translations,
 # whose words may be longer.
 KINDS = (
-    r"en/(index|rooflines|network-rooflines|measured-predicted|specs|lab-00|glossary|concepts)\.html$"
+    r"en/(index|rooflines|measured-predicted|lab-00|glossary|concepts)\.html$"
     r"|(es/index|es/network-rooflines|ko/specs)\.html$"
 )
 LOOKS = [("light", 1280), ("dark", 390)]
@@ -85,7 +85,10 @@ def test_search_finds_words_of_the_language(visit, lang, word):
     page.wait_for_url("**/chapters/**")
 
 
-@pytest.mark.parametrize("lang", LANGS)
+@pytest.mark.parametrize(
+    "lang",
+    ["ko", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in LANGS if one != "ko")],
+)
 def test_the_landing_page_picks_the_language_and_lists_all(visit, lang):
     page = visit("index.html", locale=lang)
     page.wait_for_url(f"**/{lang}/index.html")

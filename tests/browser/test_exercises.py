@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,10 @@ def test_right_wrong_and_misconceived_answers_are_told_apart(visit, lang, monkey
     )
 
 
-@pytest.mark.parametrize("lang", LANGS)
+@pytest.mark.parametrize(
+    "lang",
+    ["ko", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in LANGS if one != "ko")],
+)
 def test_what_is_no_number_or_no_unit_is_said_and_not_counted(visit, lang, monkeypatch):
     monkeypatch.setenv("COURSE_LANG", lang)
     page = visit(url(lang))
@@ -85,7 +89,11 @@ def test_what_is_no_number_or_no_unit_is_said_and_not_counted(visit, lang, monke
     assert page.evaluate("localStorage.getItem('course-exercises')") is None
 
 
-@pytest.mark.parametrize("lang", LANGS)
+# Of numerals of all languages, test_numerals draws more.
+@pytest.mark.parametrize(
+    "lang",
+    ["es", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in LANGS if one != "es")],
+)
 def test_the_page_reads_numbers_as_the_library_does(visit, lang):
     page = visit(url(lang))
     numbers = [
@@ -220,22 +228,26 @@ def test_the_keyboard_alone_is_enough(visit):
 
 
 @pytest.mark.parametrize(
-    "lang", [pytest.param(lang, marks=[pytest.mark.exhaustive] * (lang != "ko")) for lang in LANGS]
+    ("lang", "scheme"),
+    [
+        pytest.param(*one, marks=() if one == ("ko", "dark") else pytest.mark.exhaustive)
+        for one in product(LANGS, ("light", "dark"))
+    ],
 )
-def test_answered_exercises_are_accessible_in_both_schemes_and_fit_a_phone(visit, accessible, lang):
-    for scheme, width in (("light", 1280), ("dark", 360)):
-        page = visit(url(lang), color_scheme=scheme, width=width)
-        for text, box in (
-            (TYPED[lang]["right"], BOX),
-            ("5", LOCAL),
-            ("0", "#exercise-rooflines-tile"),
-            ("x", "#exercise-rooflines-dot"),
-        ):
-            answer(page, text, box)
-        answer(page, TYPED[lang]["close"], "#exercise-rooflines-in-a-row")
-        page.click(f"{BOX} summary >> nth=0")
-        accessible(page)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+def test_answered_exercises_are_accessible_and_fit(visit, accessible, lang, scheme):
+    width = {"light": 1280, "dark": 360}[scheme]
+    page = visit(url(lang), color_scheme=scheme, width=width)
+    for text, box in (
+        (TYPED[lang]["right"], BOX),
+        ("5", LOCAL),
+        ("0", "#exercise-rooflines-tile"),
+        ("x", "#exercise-rooflines-dot"),
+    ):
+        answer(page, text, box)
+    answer(page, TYPED[lang]["close"], "#exercise-rooflines-in-a-row")
+    page.click(f"{BOX} summary >> nth=0")
+    accessible(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_without_javascript_question_and_answer_can_be_read(visit):

@@ -99,7 +99,7 @@ def agree(page, lang, texts):
 
 @pytest.mark.parametrize("lang", LANGS)
 def test_page_and_library_read_alike_whatever_is_typed(visit, lang):
-    agree(visit(f"{lang}.html"), lang, typed(1, 1500))
+    agree(visit(f"{lang}.html"), lang, typed(1, 600))
 
 
 @pytest.mark.parametrize("lang", LANGS)

@@ -1,6 +1,7 @@
 """A small book that uses every feature once, copied so that a test may break it."""
 
 import contextlib
+import functools
 import io
 import os
 import shutil
@@ -14,6 +15,7 @@ import pytest
 
 from course_lib import CourseError
 from course_press.__main__ import main
+from course_press.grading.graders import GRADERS
 from course_press.grading.isolation import isolated
 from course_press.grading.learner import Supervisor
 from course_press.pages import site
@@ -110,19 +112,29 @@ def without_quarto(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def supervisor():
-    """One that has imported torch, for all gradings that need it."""
-    pytest.importorskip("torch")
-    with Supervisor(["torch"]) as one:
-        yield one
+def supervised():
+    """By the name of a grader: a supervisor that has imported what it needs, for all gradings."""
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def started(name):
+            lab = GRADERS[name]
+            for package in lab.preload:
+                pytest.importorskip(package)
+            one = Supervisor(lab.preload, environment=lab.environment, readable=lab.readable)
+            return stack.enter_context(one)
+
+        yield started
 
 
-@pytest.fixture(scope="session")
-def jax_supervisor():
-    """One that has imported jax."""
-    pytest.importorskip("jax")
-    with Supervisor(["jax"]) as one:
-        yield one
+@pytest.fixture
+def supervisor(supervised):
+    return supervised("ring")
+
+
+@pytest.fixture
+def jax_supervisor(supervised):
+    return supervised("sharding")
 
 
 @pytest.fixture(scope="session")

@@ -717,7 +717,16 @@ def mutations(text):
             yield f"{section}: {line} -> {new}", "\n".join([*lines[:i], new, *lines[i + 1 :]])
 
 
-@pytest.mark.parametrize("key", chips())
+OF_EACH_VENDOR = {chip(key).vendor: key for key in chips()}.values()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(key, marks=() if key in OF_EACH_VENDOR else pytest.mark.exhaustive)
+        for key in chips()
+    ],
+)
 def test_no_spoiled_file_loads(key, tmp_path):
     file = tmp_path / f"{key}.toml"
     tried = 0

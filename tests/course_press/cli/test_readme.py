@@ -51,12 +51,20 @@ def clone(tmp_path_factory):
     return folder
 
 
+RUN_HERE = [
+    line
+    for line in COURSE
+    if asked(line) not in ELSEWHERE and not any(own in shlex.split(line) for own in OWN)
+]
+FIRST = {asked(line): line for line in reversed(RUN_HERE)}.values()
+"""Of each command; the others in `make exhaustive`."""
+
+
 @pytest.mark.parametrize(
     "line",
     [
-        line
-        for line in COURSE
-        if asked(line) not in ELSEWHERE and not any(own in shlex.split(line) for own in OWN)
+        pytest.param(line, marks=() if line in FIRST else pytest.mark.exhaustive)
+        for line in RUN_HERE
     ],
 )
 def test_it_runs_as_printed_in_a_fresh_clone(clone, line):

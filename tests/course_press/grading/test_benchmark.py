@@ -10,7 +10,6 @@ import pytest
 from course_press.grading import benchmark as grading_run
 from course_press.grading.benchmark import BENCHMARK, HERE, Outcome
 from course_press.grading.lab import Session
-from course_press.grading.learner import Supervisor
 from course_press.grading.simulated import JITTER
 from course_press.grading.verdict import Verdict, message
 from tests.course_press.conftest import edited
@@ -168,10 +167,9 @@ def measure(n, dtype="fp32", device="cpu", repeats=10):
 """
 
 
-@pytest.fixture(scope="module")
-def numpy_supervisor():
-    with Supervisor(["numpy"]) as one:
-        yield one
+@pytest.fixture
+def numpy_supervisor(supervised):
+    return supervised("benchmark")
 
 
 @pytest.fixture

@@ -143,12 +143,22 @@ SLOW = ("NumPy's sum before the launch", "more products than are kept", "years b
     "what",
     [pytest.param(one, marks=[pytest.mark.exhaustive] if one in SLOW else []) for one in FILES],
 )
-def test_a_file_that_ended_its_judge_or_passed_has_the_verdict_it_deserves(what, tmp_path):
+def test_a_file_that_ended_its_judge_or_passed_has_the_verdict_it_deserves(
+    what, tmp_path, supervised
+):
     lab, text, criterion, said = FILES[what]
     pytest.importorskip({"01": "torch", "04": "triton", "05": "jax"}.get(lab, "numpy"))
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     began = time.monotonic()
-    found = failures(grading.grade(FOLDERS[lab], tmp_path / "mine.py"))
+    name = grading.grading(FOLDERS[lab]).grader
+    if name in ("ring", "kernels", "sharding"):  # which import for seconds
+        with np.errstate(all="ignore"):
+            verdicts = grading.GRADERS[name].grade(
+                tmp_path / "mine.py", supervisor=supervised(name)
+            )
+    else:
+        verdicts = grading.grade(FOLDERS[lab], tmp_path / "mine.py")
+    found = failures(verdicts)
     assert time.monotonic() - began < 200
     assert said in found[criterion] if criterion else not found
 

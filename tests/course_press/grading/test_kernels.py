@@ -12,7 +12,6 @@ import pytest
 from course_lib import CourseError
 from course_book.text import in_language
 from course_press.grading.kernels import KERNELS
-from course_press.grading.learner import Supervisor
 from tests.course_press.conftest import edited
 from tests.course_press.grading.words import failures, written
 
@@ -356,11 +355,10 @@ REPRESENTATIVE = (
 """One of each class."""
 
 
-@pytest.fixture(scope="module")
-def interpreting():
+@pytest.fixture
+def interpreting(supervised):
     """A supervisor that has imported torch and triton, for all gradings here."""
-    with Supervisor(KERNELS.preload, environment=KERNELS.environment) as one:
-        yield one
+    return supervised("kernels")
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,26 @@ CELLS, ONE = "chapters/cells/one/", "chapters/en/one.qmd"
     ("path", "old", "new", "at", "what"),
     [
         (CELLS + "words.qmd", "table(", "given = table(", ONE, "#tbl-words is empty"),
-        (CELLS + "line.qmd", "plot.roofline", "None and plot.roofline", ONE, "#fig-line is empty"),
+        pytest.param(
+            CELLS + "line.qmd",
+            "plot.roofline",
+            "None and plot.roofline",
+            ONE,
+            "#fig-line is empty",
+            marks=pytest.mark.exhaustive,
+        ),
         (CELLS + "line.qmd", "plot.roofline", "1.5 or plot.roofline", ONE, "#fig-line is empty"),
-        (CELLS + "hello.qmd", "print(", "str(", None, None),
+        pytest.param(
+            CELLS + "hello.qmd", "print(", "str(", None, None, marks=pytest.mark.exhaustive
+        ),
         (CELLS + "hello.qmd", "print(", "1 / 3, print(", CELLS + "hello.qmd", "0.3333333333333333"),
-        (
+        pytest.param(
             CELLS + "hello.qmd",
             "print(",
             "print(2**0.5, ",
             CELLS + "hello.qmd",
             "1.4142135623730951",
+            marks=pytest.mark.exhaustive,
         ),
         (CELLS + "hello.qmd", "print(", "print(2e-16, ", CELLS + "hello.qmd", "prints 2e-16"),
         (

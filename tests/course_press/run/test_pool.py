@@ -97,7 +97,14 @@ def test_an_error_ends_the_kernels_of_other_pages_and_leaves_the_site(book):
     assert soon(lambda: not kernels_in(book.root))
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive),  # test_errors sends it, too
+        signal.SIGKILL,
+    ],
+)
 def test_an_interruption_leaves_no_kernel_and_no_site(book, how):
     book.edit(SETUP, "2e12", f"2e12\n{HANGS}")
     command = [

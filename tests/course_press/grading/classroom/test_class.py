@@ -157,7 +157,8 @@ def test_one_whose_judge_fails_keeps_nobody_from_a_grade_and_is_tried_again(
     tmp_path, monkeypatch, program, said
 ):
     """The judge of one student fails in some way, in the process that judges it, or here."""
-    folder, out = handed_in(tmp_path / "in", DIAGNOSED), tmp_path / "grades.csv"
+    two = DIAGNOSED[:2]
+    folder, out = handed_in(tmp_path / "in", two), tmp_path / "grades.csv"
     popen = subprocess.Popen
 
     def broken(call, **more):
@@ -178,12 +179,12 @@ def test_one_whose_judge_fails_keeps_nobody_from_a_grade_and_is_tried_again(
         patch.setattr(marking.subprocess, "Popen", broken)
         patch.setattr(marking, "LIMIT", 8.0 if "sleep" in program else 100.0)
         done = grade_class(folder, FOLDERS, out, jobs=2)
-    assert [one.student for one in done.graded] == list(DIAGNOSED)
+    assert [one.student for one in done.graded] == list(two)
     (wrong,) = done.wrong
     assert wrong.startswith("student-21, lab 02, could not be graded: ")
     assert said in wrong
     verdicts = {row["student"]: row["verdict"] for row in rows(out)}
-    assert verdicts == {"student-09": "passed", "student-21": "unjudged", "student-22": "failed"}
+    assert verdicts == {"student-09": "passed", "student-21": "unjudged"}
     assert said in (tmp_path / "grades" / "reports" / "student-21.txt").read_text()
     again = grade_class(folder, FOLDERS, out)
     assert again.wrong == []
