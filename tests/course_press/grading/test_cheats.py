@@ -151,14 +151,21 @@ def test_a_file_that_ended_its_judge_or_passed_has_the_verdict_it_deserves(
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     began = time.monotonic()
     name = grading.grading(FOLDERS[lab]).grader
-    if name in ("ring", "kernels", "sharding"):  # which import for seconds
-        with np.errstate(all="ignore"):
-            verdicts = grading.GRADERS[name].grade(
-                tmp_path / "mine.py", supervisor=supervised(name)
+
+    def judged():
+        if name not in ("ring", "kernels", "sharding"):
+            return failures(grading.grade(FOLDERS[lab], tmp_path / "mine.py"))
+        with np.errstate(all="ignore"):  # those import for seconds
+            supervisor = supervised(name)
+            return failures(
+                grading.GRADERS[name].grade(tmp_path / "mine.py", supervisor=supervisor)
             )
-    else:
-        verdicts = grading.grade(FOLDERS[lab], tmp_path / "mine.py")
-    found = failures(verdicts)
+
+    found = judged()
+    # Lab 00 is judged by a clock, which a busy machine holds up: seldom three times in a row.
+    for _ in range(2):
+        if lab == "00" and criterion not in ("", *found):
+            found = judged()
     assert time.monotonic() - began < 200
     assert said in found[criterion] if criterion else not found
 
