@@ -19,7 +19,7 @@ from course_lib.network.collectives import seconds as bound_of
 from course_lib.network.costs import cost
 from course_lib.specs import Accelerator, chip
 from course_lib.workloads import llm
-from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, lend
+from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, calibrations, lend
 from course_tools.calibrate.errors import ELSEWHERE, FIT, LENT, TEST, FamilyErrors
 from course_tools.calibrate.links import LARGE_MESSAGE, message_factors
 from course_tools.calibrate.mixtures import FULL, MESSAGES, SENDERS
@@ -508,7 +508,8 @@ def _step_errors() -> Iterator[FamilyErrors]:
         other = list(steps(kind, published.UNSEEN))
         yield from _of_steps(family, FIT, [one for one in every if one.run.model == MODEL])
         yield from _of_steps(family, TEST, [one for one in every if one.run.model != MODEL])
-        yield from _of_steps(family, ELSEWHERE, other)
+        own = [one for one in other if one.run.chip in calibrations()]
+        yield from _of_steps(family, ELSEWHERE, own)
         yield from _of_steps(family, LENT, [one for one in other if one.run.chip != REFERENCE])
 
 
@@ -516,7 +517,8 @@ def _of_steps(family: str, held: str, some: list[MeasuredStep]) -> Iterator[Fami
     keys = tuple(one.run.chip for one in some)
     likely = []
     for one, key in zip(some, keys, strict=True):
-        constants = _lent(chip(key), REFERENCE, DTYPE) if held == LENT else None
+        lends = held == LENT and key in calibrations()  # else they are lent anyway
+        constants = _lent(chip(key), REFERENCE, DTYPE) if lends else None
         likely.append(predict(one.bound, key, constants=constants))
     if some:
         low, expected, high = (np.array([float(getattr(of, end)) for of in likely]) for end in ENDS)
