@@ -32,10 +32,10 @@ def surplus(model_, on, batch, context, **formats):
 @pytest.mark.parametrize("key", chips())
 def test_what_nobody_asked_for_runs_in_a_format_that_the_chip_has(key):
     asked = llm.decode("llama-3.2-1b", key, 1, 64)
-    given = llm.decode(
-        "llama-3.2-1b", key, 1, 64, x="bf16", compute=asked.parts["head"].parts["head"].work.dtype
-    )
-    assert asked.lower == given.lower > 0
+    products = [asked.parts["head"].parts["head"], *asked.parts["mlp"].parts.values()]
+    rates = {name.partition(".")[2] for name in chip(key).peaks}
+    assert {one.work.dtype for one in products} <= rates
+    assert asked.lower > 0
 
 
 @pytest.mark.parametrize("key", chips())

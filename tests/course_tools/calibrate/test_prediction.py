@@ -583,7 +583,7 @@ def test_less_power_never_gives_more():
 
 
 def test_whose_constants(tmp_path):
-    assert nearest(chip("l40s"))[0] == "rtx-a6000"
+    assert nearest(chip("rtx-3090"))[0] == "rtx-a6000"
     assert nearest(chip("mi250x"))[0] == "mi300x"
     assert nearest(chip("tpu-v5e"))[0] == "tpu-v7"
     assert (
