@@ -154,7 +154,7 @@ BUDGETS = {
     "course_book": (("course_book",), 13_620),
     "grading": (("course_press/grading",), 6_000),
     "course_press": (("course_press",), 16_300),
-    "tools": (("tools", "docs"), 1_700),
+    "tools": (("tools", "docs"), 1_740),
     "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 57_400),
 }
 """Lines of Python without comment lines: a comment costs nothing, whatever else comes in pushes

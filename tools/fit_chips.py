@@ -32,6 +32,7 @@ from course_tools.calibrate.evidence import (
     NARROW,
     NODES,
     NORMAL,
+    OTHERS,
     PAIRED,
     PER_MACHINE,
     PHASES,
@@ -50,6 +51,7 @@ from course_tools.calibrate.evidence import (
     messages,
     mixtures,
     nccl,
+    of_others,
     one_product,
     products,
     steps,
@@ -262,7 +264,8 @@ def product_ranges(some: Iterable[tuple[NDArray[Any], Estimate]]) -> dict[str, R
         "ridge": (side >= MEMORY) & (side < COMPUTE),
         "compute": side >= COMPUTE,
     }
-    return {name: _range(ratios[which]) for name, which in sides.items()}
+    # Where none lies on a side, that of all.
+    return {name: _range(ratios[which] if which.any() else ratios) for name, which in sides.items()}
 
 
 def _step_range(given: Calibration) -> Range:
@@ -348,6 +351,8 @@ OWN = {
 }
 BOTH = ("fp8", "fp8-block")  # narrow formats that both collected chips have
 BEFORE = {"quantize": 5e-6, "requantize": 4.0}
+# Where a few large products and copies were timed, those do not tell tiles apart.
+ALONE = {"tpu-v7": ("compute", "overhead", "overlap")}
 LONG = 1e-2  # s: a product alone that takes as long runs at the clock of a step
 
 
@@ -465,6 +470,51 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
         for dtype in NARROW
     }
     return files, means, chips
+
+
+def _others(like: CalibrationFile) -> dict[str, CalibrationFile]:
+    """The files of the chips of which products alone were timed: all else is another's, in as much
+    more doubt as what is lent.
+    """
+    rates = [float(row["gbps"]) * 1e9 for row in table("stream_tpu_v7")]
+    copies = {"tpu-v7": max(rates) / chip("tpu-v7").bandwidth}
+    links = {
+        name: structs.replace(
+            link,
+            range=Range(*link.range.factors(like.lent["links"])),
+            small=Range(*link.small.factors(like.lent["small"])),
+        )
+        for name, link in like.links.items()
+    }
+    files = {}
+    for key in OTHERS:
+        on, (fit, test) = chip(key), of_others(key)
+        start = {name: value for name, value in START.items() if name in ALONE.get(key, START)}
+        given = structs.replace(like.constants["bf16"], burst=1.0)
+        given = structs.replace(given, bandwidth=copies.get(key, given.bandwidth))
+        c = _fit_products(fit, on, given, "bf16", start)[0]
+        c = structs.replace(c, stream=c.bandwidth)
+        ratios = fit.seconds / _expected(key, "bf16", fit, {"bf16": c}, {})
+        sides, missed = dict.fromkeys(("memory", "ridge", "compute"), _range(ratios)), None
+        if test.seconds.size:
+            sides = product_ranges([(ratios, fit.bound(on, "bf16"))])
+            missed = mean_error(_expected(key, "bf16", test, {"bf16": c}, {}), test.seconds)
+        flops = 2 * fit.sizes.astype(float).prod(axis=1)
+        source = next(row["source"] for row in table("matmul_chips") if row["chip"] == key)
+        files[key] = structs.replace(
+            like,
+            source=f"products of {source} on {key}; all else {REFERENCE}'s, in wider ranges",
+            points=ratios.size,
+            held_out=test.seconds.size,
+            held_out_error=missed,
+            log_sigma=like.labs,
+            labs=0.0,
+            region=like.region | {"product": (float(flops.min()), float(flops.max()))},
+            constants={"bf16": c, "fp16": c},
+            ranges={**sides, "step": Range(*like.ranges["step"].factors(like.chips))},
+            links=links,
+        )
+    return files
 
 
 def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
@@ -642,7 +692,7 @@ def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
     if mixed:
         mixed = structs.replace(mixed, range=Range(*mixed.range.factors(doubts["mixtures"])))
     own = structs.replace(fitted, attention=lent, mixtures=mixed, lent=doubts)
-    files = {REFERENCE: own} | files
+    files = {REFERENCE: own} | files | _others(own)
     for key in sorted({*CHIPS.values()} - {*files}):
         like = LENDERS.get(key, REFERENCE)
         files[key] = _scaled(files[like], like, key, apart)

@@ -75,13 +75,15 @@ def of_model(
     model: Any, chip: Any, w: Any = None, x: Any = None, kv: Any = None, compute: Any = None
 ) -> Formats:
     """`formats` of a model's step: what is not given is as its file declares, or bf16; and where
-    `chip` has no rate for the arithmetic declared, products run in the format of the activations.
+    `chip` has no rate for arithmetic that nobody asked for, products run in a format that it has.
     """
     if isinstance(w, Formats):
         return w
     said = getattr(model, "declared", None)
+    free = compute is None and (x is None or (w is None and said is not None))
     if said is None:
-        return formats("bf16" if w is None else w, x, kv, compute)
+        found = formats("bf16" if w is None else w, x, kv, compute)
+        return _runnable(found, chip.peaks) if free and chip is not None else found
     if w is None and said.unread:
         what = said.unread if said.unread.isprintable() else repr(said.unread)
         raise CourseError(
@@ -91,12 +93,11 @@ def of_model(
     _require_formats(said.w if w is None else w, x, kv, compute)
     if kv is None and said.kv != "":
         kv = said.kv
-    follows = w is None and compute is None
-    if follows and said.compute != "":
+    if w is None and compute is None and said.compute != "":
         compute = said.compute
     x = said.x if w is None and x is None else x
     found = _filled_in(said.w if w is None else w, x, kv, compute)
-    if follows and chip is not None:
+    if free and chip is not None:
         found = _runnable(found, chip.peaks)
     _require_clear(found)
     return found
@@ -205,8 +206,6 @@ def picked(found: Any, part: str, routed: bool, name: str) -> Any:
 
 def _runnable(fm: Formats, peaks: Any) -> Formats:
     """Formats whose arithmetic a chip of these peaks has a rate for, where it has one at all."""
-    if len([name for name in peaks if name.startswith("matrix.")]) == 0:
-        return fm
     products: dict[str, str] = {}
     for key in fm.products:
         products[key] = rated(fm.products[key], fm.x, peaks)
@@ -216,7 +215,9 @@ def _runnable(fm: Formats, peaks: Any) -> Formats:
 
 def rated(dtype: str, x: str, peaks: Any) -> str:
     """A format, or the one in which a chip without a rate for it multiplies instead."""
-    for one in [dtype, "tf32" if dtype == "fp32" else element(x), "bf16", "fp16"]:
-        if "matrix." + one in peaks:
+    # Its vector unit multiplies where it has no other.
+    matrix = len([name for name in peaks if name.startswith("matrix.")]) > 0
+    for one in [dtype, "tf32" if dtype == "fp32" else element(x), "bf16", "fp16", "fp32"]:
+        if ("matrix." if matrix else "vector.") + one in peaks:
             return one
     return dtype

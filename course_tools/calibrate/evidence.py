@@ -19,7 +19,7 @@ from course_lib.network.collectives import seconds as bound_of
 from course_lib.network.costs import cost
 from course_lib.specs import Accelerator, chip
 from course_lib.workloads import llm
-from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, lend
+from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, calibrations, lend
 from course_tools.calibrate.errors import ELSEWHERE, FIT, LENT, TEST, FamilyErrors
 from course_tools.calibrate.links import LARGE_MESSAGE, message_factors
 from course_tools.calibrate.mixtures import FULL, MESSAGES, SENDERS
@@ -33,6 +33,8 @@ SEED, HELD_OUT = 0, 0.25
 # bf16: some with a kernel before them that brings the activations into the format.
 COLLECTED = ("h100-sxm", "b200-sxm")
 NARROW = ("fp8", "fp8-block", "nvfp4")
+# Chips of which products alone in bf16 were timed, and whether these are enough to hold half out.
+OTHERS = {"rtx-a6000": True, "tpu-v7": False}
 MODEL = "llama-2-7b"  # the model whose steps are fitted; all others are held out
 # Where all-reduces went over NVLink alone: whole nodes with their chips, and a bridged pair.
 NODES = (("a100_dgx", 2), ("a100_dgx", 4), ("a100_dgx", 8), ("a100_pairwise_nvlink", 2))
@@ -87,6 +89,15 @@ def cold(key: str, dtype: str) -> Products:
     if not some.seconds.size:
         return some
     return some.some(np.asarray(some.bound(on, dtype).bytes) > (on.llc or 0.0))
+
+
+def of_others(key: str) -> tuple[Products, Products]:
+    """The products of one of `OTHERS` that are fitted, and those that test it: where there are too
+    few for that, none.
+    """
+    some = products("matmul_chips", chip=key)
+    out = held_out(some.seconds.size, 0.5 if OTHERS[key] else 0.0)
+    return some.some(~out), some.some(out)
 
 
 @cache
@@ -442,6 +453,11 @@ def _product_errors() -> Iterator[FamilyErrors]:
                 one = one_product(best.shape[0], best.shape[2], best.shape[1], best.rate)
                 likely = predict(one.bound(chip(key), dtype), key, dtype=dtype)
                 yield _errors(family_of(dtype), ELSEWHERE, key, likely, one.seconds)
+    for key in OTHERS:
+        for held, some in zip((FIT, TEST), of_others(key), strict=True):
+            if some.seconds.size:
+                likely = predict(some.bound(chip(key), "bf16"), key)
+                yield _errors("products", held, key, likely, some.seconds)
     for key, other_key in (COLLECTED, COLLECTED[::-1]):
         on = chip(key)
         for dtype in ("bf16", *NARROW):
@@ -492,7 +508,8 @@ def _step_errors() -> Iterator[FamilyErrors]:
         other = list(steps(kind, published.UNSEEN))
         yield from _of_steps(family, FIT, [one for one in every if one.run.model == MODEL])
         yield from _of_steps(family, TEST, [one for one in every if one.run.model != MODEL])
-        yield from _of_steps(family, ELSEWHERE, other)
+        own = [one for one in other if one.run.chip in calibrations()]
+        yield from _of_steps(family, ELSEWHERE, own)
         yield from _of_steps(family, LENT, [one for one in other if one.run.chip != REFERENCE])
 
 
@@ -500,7 +517,8 @@ def _of_steps(family: str, held: str, some: list[MeasuredStep]) -> Iterator[Fami
     keys = tuple(one.run.chip for one in some)
     likely = []
     for one, key in zip(some, keys, strict=True):
-        constants = _lent(chip(key), REFERENCE, DTYPE) if held == LENT else None
+        lends = held == LENT and key in calibrations()  # else they are lent anyway
+        constants = _lent(chip(key), REFERENCE, DTYPE) if lends else None
         likely.append(predict(one.bound, key, constants=constants))
     if some:
         low, expected, high = (np.array([float(getattr(of, end)) for of in likely]) for end in ENDS)

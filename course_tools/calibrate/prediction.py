@@ -156,7 +156,8 @@ def _family(every: list[Kernel], step: bool) -> str:
     """The family of the table of errors that an estimate belongs to."""
     works = [kernel.work for kernel in every if kernel.work is not None]
     matrix = [work for work in works if work.unit == "matrix"]
-    attends = [work.shape for work in matrix if work.kind == "attention" and work.shape]
+    # Where a chip has no matrix unit, its vector unit multiplies.
+    attends = [work.shape for work in works if work.kind == "attention" and work.shape]
     if step and attends:
         return "first tokens" if np.any(np.asarray(attends[0][1]) > 1) else "decode"
     if not matrix:

@@ -203,8 +203,12 @@ def told(
     {'weights': 'awq as asked, not as the file declares'}
     """
     weights = fm.w.replace(",", ", ").replace("=", " ")
+    instead = " and ".join(dict.fromkeys((*fm.products.values(), fm.attention)))
     if said is None:
-        return {"weights": weights, **({"cache": fm.kv} if fm.kv != fm.x else {})}
+        found = {"weights": weights, **({"cache": fm.kv} if fm.kv != fm.x else {})}
+        if fm.x not in instead and f"matrix.{fm.x}" not in chip.peaks:
+            found["arithmetic"] = f"{instead}: {chip.key} has no rate in {fm.x}"
+        return found
     by = " as the file declares" if said.by else " as the file declares none"
     own = " as asked, not as the file declares" if said.by else " as asked"
     as_said = computes is not None or fm.w == said.w
@@ -214,7 +218,6 @@ def told(
     wanted = computes or list(recipe_of(said.compute or said.x).values())
     lacking = [one for one in wanted if one and f"matrix.{one}" not in chip.peaks]
     if lacking and as_said:
-        instead = " and ".join(dict.fromkeys((*fm.products.values(), fm.attention)))
         found["arithmetic"] = f"{instead}: {chip.key} has no rate in {lacking[-1]}"
     return found
 

@@ -39,7 +39,7 @@ TABLES = (
     "prefill_trtllm_v05_ttft",
 )
 # Files of the same kind that no constant is fitted to: they test `course_tools.calibrate`.
-UNSEEN = ("decode_torchao_bs1",)
+UNSEEN = ("decode_torchao_bs1", "decode_consumer")
 
 # The first LLaMA 7B has the matrices of Llama 2 7B, and Llama 3.1 8B those of Llama 3; they differ
 # in the context they were trained for.
@@ -47,15 +47,20 @@ _MODELS = {
     **dict.fromkeys(("llama2-7b", "Llama-2-7B", "LLaMA-7B"), "llama-2-7b"),
     **dict.fromkeys(("llama2-70b", "Llama-2-70B", "LLaMA-70B"), "llama-2-70b"),
     **dict.fromkeys(("Llama-3-8B", "Llama-3.1-8B"), "llama-3-8b"),
+    "Llama 3.2:3b": "llama-3.2-3b",
 }
 _A100 = ("A100", "A100-SXM-80GB", "A100-80GB", "A100-80GB (330 W limit)")
-_CHIPS = {**dict.fromkeys(_A100, "a100-sxm-80"), "H100": "h100-sxm"}
+_CHIPS = {**dict.fromkeys(_A100, "a100-sxm-80"), "H100": "h100-sxm"} | {
+    name: name.lower().replace(" ", "-")
+    for name in ("RTX 4090", "RTX 5090", "RTX 4080", "Strix Halo")
+}
 _TECHNIQUES = {
     **dict.fromkeys(("Base", "bf16", "Base (bfloat16)"), "bf16"),
     **dict.fromkeys(("8-bit", "int8wo"), "int8"),
     "4-bit (G=32)": "int4/32",
     "float8wo": "fp8",
     "int4wo-64": "int4/64",
+    "Q4_K_M": "q4_k_m",
 }
 
 

@@ -30,6 +30,15 @@ def surplus(model_, on, batch, context, **formats):
 
 
 @pytest.mark.parametrize("key", chips())
+def test_what_nobody_asked_for_runs_in_a_format_that_the_chip_has(key):
+    asked = llm.decode("llama-3.2-1b", key, 1, 64)
+    products = [asked.parts["head"].parts["head"], *asked.parts["mlp"].parts.values()]
+    rates = {name.partition(".")[2] for name in chip(key).peaks}
+    assert {one.work.dtype for one in products} <= rates
+    assert asked.lower > 0
+
+
+@pytest.mark.parametrize("key", chips())
 def test_no_product_is_computed_faster_than_the_chips_fastest_rate(key):
     on = chip(key)
     fastest = max(on.peaks.values())
@@ -483,7 +492,10 @@ def test_group_scales_cost_half_a_bit():
         (lambda: llm.decode(TINY, 4, 1, 1), ["chip", "got 4"]),
         (lambda: llm.decode(TINY, H100, 0, 1), ["batch", "positive whole", "got 0"]),
         (lambda: llm.decode(TINY, H100, 1, 1.5), ["context", "1.5"]),
-        (lambda: llm.decode(TINY, "v100-sxm2", 1, 1), ["v100-sxm2", "'bf16'", "it has fp16"]),
+        (
+            lambda: llm.decode(TINY, "v100-sxm2", 1, 1, compute="bf16"),
+            ["v100-sxm2", "'bf16'", "it has fp16"],
+        ),
         (lambda: llm.decode(TINY, H100, 1, 1, w="int9"), ["dtype", "'int9'"]),
         (lambda: llm.decode(TINY, H100, 1, 1, w="fp16", x="bf16"), ["compute", "compute="]),
         (lambda: llm.decode(TINY, H100, 1, 1, tp=2), ["link", "tp 2", "h100-sxm"]),
