@@ -1,7 +1,6 @@
 """Whether a model fits: what must be kept, what an engine keeps from it, how long and how many."""
 
 from bisect import bisect_left
-from contextlib import suppress
 from typing import Any
 
 from course_lib import CourseError
@@ -12,7 +11,15 @@ from course_tools.counting import Named
 from course_tools.counting import named as model_named
 from course_tools.serve import Pool, pool
 from course_tools.serve.memory import devices
-from course_book.answers.record import Answer, Interval, Remedy, Term, fields, in_each_language
+from course_book.answers.record import (
+    Answer,
+    Interval,
+    Remedy,
+    Term,
+    best,
+    fields,
+    in_each_language,
+)
 from course_book.text import n, t
 
 # Shares of the pool around it, or half as much of the memory, where lines of engines' logs lie, of
@@ -136,19 +143,18 @@ def _remedies(
 
     if not one.sequence(one.context):
         return ()
-    now, found = most(one), dict[str, Remedy]()
-    narrower = [] if meant.stored else [("weights", "fp8"), ("weights", "awq")]
-    others = [("cache", "fp8"), ("tp", 2 * how.get("tp", 1)), ("context", max(one.context // 2, 1))]
-    for name, value in [*narrower, *others]:
+    now = most(one)
+
+    def gain(**change: Any) -> float:
+        ((name, value),) = change.items()
         own = {"weights": "w", "cache": "kv"}.get(name, name)
         asked = {"users": one.users, "context": one.context, **how, own: value}
-        with suppress(CourseError):
-            then = most(pool(meant, on, engine, **asked))
-            factor = then / now if now >= 1 else then
-            what = in_each_language(lambda: t(f"fits-do-{name}").format(value=value))  # noqa: B023
-            if factor > (found[name].factor if name in found else 1.01):
-                found[name] = Remedy(what, {name: value}, factor)
-    return tuple(sorted(found.values(), key=lambda each: -each.factor)[:3])
+        return most(pool(meant, on, engine, **asked)) / (now if now >= 1 else 1.0)
+
+    narrower = [] if meant.stored else [("weights", "fp8"), ("weights", "awq")]
+    others = [("cache", "fp8"), ("tp", 2 * how.get("tp", 1)), ("context", max(one.context // 2, 1))]
+    tried: list[tuple[str, dict[str, Any]]] = [(key, {key: to}) for key, to in (*narrower, *others)]
+    return best(tried, gain, lambda key, of, _: t(f"do-{key}").format(value=of[key]), 1.01)
 
 
 def _trained(

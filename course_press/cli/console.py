@@ -130,11 +130,10 @@ def formats_in_words(said: Mapping[str, str]) -> str:
     return "; ".join(f"{told(name)} {retold(one)}" for name, one in said.items())
 
 
-def tell_next(changes: Iterable[Remedy]) -> None:
+def tell_next(changes: Iterable[Remedy], key: str = "next") -> None:
     """What would give more, best first."""
-    said = "; ".join(one.what[language()] for one in changes)
-    if said:
-        tell(told("next", changes=said))
+    if said := "; ".join(one.what[language()] for one in changes):
+        tell(told(key, changes=said))
 
 
 def tell_json(found: Any) -> None:
