@@ -84,6 +84,25 @@ def refuse(error: str, code: int, as_json: bool = False) -> NoReturn:
     sys.exit(code)
 
 
+def misused(error: Any) -> str:
+    """What the shell's parser refuses, in the form of every other error."""
+    see = f"see {error.ctx.command_path if error.ctx else 'course'} --help"
+    if near := getattr(error, "possibilities", None):
+        see = f"take {' or '.join(sorted(near))}"
+    what, of = re.split("[,:]", error.message)[0].rstrip("."), getattr(error, "param", None)
+    name = getattr(error, "option_name", None) or (of and of.opts[0])
+    if not name:  # a command or an argument, in quotes or in brackets at the end
+        which = "command" if "command" in what else "argument"
+        word = re.search(r"(?<=')[^']+|(?<=\().*(?=\))", error.message)
+        return f"{which} {word[0] if word else what!r} is not known: {see}"
+    if not what:
+        return f"{name} must be given: {see}"
+    if what.startswith("Input should"):
+        given = "\0".join(sys.argv).partition(f"\0{name}")[2][1:].partition("\0")[0]
+        return f"{name} {what.replace('Input should', 'must')} (got {given!r})"
+    return f"{name} is refused, {what[0].lower()}{what[1:]}: {see}"
+
+
 def fail_with(findings: Sequence[Any]) -> None:
     """Tell all that was found and exit with 1; nothing where nothing was found."""
     for finding in findings:
