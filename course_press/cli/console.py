@@ -93,7 +93,7 @@ def misused(error: Any) -> str:
     name = getattr(error, "option_name", None) or (of and of.opts[0])
     if not name:  # a command or an argument, in quotes or in brackets at the end
         which = "command" if "command" in what else "argument"
-        word = re.search(r"(?<=')[^']+|(?<=\().*(?=\))", error.message)
+        word = re.search(r"(?<=')[^']+|(?<= \().*(?=\))", error.message)
         return f"{which} {word[0] if word else what!r} is not known: {see}"
     if not what:
         return f"{name} must be given: {see}"
