@@ -30,7 +30,7 @@ AsJson = Annotated[bool, Option("--json", help="Everything in SI units, as JSON.
 Budget = Annotated[float, Option(min=1, help="Seconds for all measurements.")]
 Chapters = Annotated[list[str] | None, Argument(help="Chapters by file name. All when not given.")]
 F = TypeVar("F", bound=Callable[..., None])
-_SAID = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))
+SAID = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))
 
 # Columns of what is no terminal: nothing there asks for a table to be narrowed.
 PIPED = 1000
@@ -42,7 +42,7 @@ def command(app: Typer, name: str | None = None) -> Callable[[F], F]:
     """
 
     def made(function: F) -> F:
-        said = _SAID["shared"] | _SAID.get(function.__name__.removesuffix("_command"), {})
+        said = SAID["shared"] | SAID.get(function.__name__.removesuffix("_command"), {})
         for one in signature(function).parameters.values():
             of = one.annotation
             info = Option(f"--{one.name.replace('_', '-')}")
