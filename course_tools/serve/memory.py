@@ -73,6 +73,7 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True):
     # How its trial run has prompts: whole, cut, once; in llama.cpp, masked or flash attention.
     prompts: str = "once"
     block: int = 1  # tokens of a page
+    marlin: bool = False  # whether Marlin multiplies mxfp4 on chips that could do without
     source: str = ""
 
 
@@ -325,7 +326,7 @@ def _kept(
     # Where pages are full, those of layers with a window hold all tokens, as the others' do.
     windowed = 0 if row.windows == "full" else one.windowed
     return Kept(
-        weights + (_padding(one, fm, tp) if row.engine == "vllm" else 0.0),
+        weights + (_padding(one, fm, tp, on, row) if row.engine == "vllm" else 0.0),
         cache_width(one, tp) * itemsize(fm.kv) if one.kind == "decoder" else 0.0,
         one.layers - windowed,
         windowed,
@@ -337,13 +338,20 @@ def _kept(
     )
 
 
-def _padding(one: Transformer, fm: Formats, tp: int) -> float:
-    """Byte that kernels for mxfp4 add to experts, whose hidden size they round up to 256: 64.4 GiB
-    of gpt-oss-120b, vLLM's issue 33155.
+def _padding(one: Transformer, fm: Formats, tp: int, on: Accelerator, row: Reserve) -> float:
+    """Byte that kernels for mxfp4 add to experts, whose width they round up to 256, and Marlin to
+    128 a chip's share of their hidden size: 64.4 GiB of gpt-oss-120b in Triton and 66.0 in Marlin,
+    vLLM's issues 33155 and 23278; 13.7 of gpt-oss-20b on an A100.
     """
+
+    def rounded(size: int, to: int) -> float:
+        return ceil(size / to) * to / size
+
+    marlin = row.marlin or "matrix.fp8" not in on.peaks
+    more = rounded(one.width, 256) * (rounded(one.ffn // tp, 128) if marlin else 1.0) - 1
     routed = [each for each in matrices(one, tp=tp) if each.routed and "mxfp4" in fm.w]
     held = sum(each.parameters * float(size_of(each, fm)) for each in routed)
-    return held * (ceil(one.ffn / 256) * 256 / one.ffn - 1)
+    return held * more
 
 
 def _traced(meant: Named, on: Accelerator, context: int, tp: int, formats: Any) -> Kept:

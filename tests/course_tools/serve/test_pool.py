@@ -73,6 +73,21 @@ def test_the_pool_is_what_the_engine_logs(key, chip, engine, how, said):
     assert found.bytes / GIB == pytest.approx(said, rel=0.03)
 
 
+# "Model loading took", GiB, of github.com/vllm-project/vllm: issues 23278 (Marlin) and 33155
+# (Triton), and the line of gpt-oss-20b above.
+@pytest.mark.parametrize(
+    ("key", "chip", "version", "said"),
+    [
+        ("gpt-oss-120b", "h100-sxm", "0.10.1", 65.9651),
+        ("gpt-oss-120b", "h100-sxm", "0.14.1", 64.38),
+        ("gpt-oss-20b", "a100-sxm-80", "0.19.0", 13.72),
+    ],
+)
+def test_kernels_for_four_bits_pad_experts_as_the_log_has_it(key, chip, version, said):
+    found = pool(key, chip, f"vllm@{version}")
+    assert found.kept.weights / GIB == pytest.approx(said, rel=5e-3)
+
+
 # CUDA0 compute buffer size, MiB, and KV self size; gpt-oss-120b is ollama/ollama issue 16480.
 @pytest.mark.parametrize(
     ("key", "version", "context", "users", "buffer", "cache"),
