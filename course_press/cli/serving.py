@@ -84,7 +84,7 @@ def serve_command(
         price = _price(on, usd)
         joins = _joins(on, link, max(*tps, ep or settings.ep), asked=False)
 
-        def cheapest(**at: float) -> list[serve.ServingLayout]:
+        def cheapest(tps: tuple[int, ...], **at: float) -> list[serve.ServingLayout]:
             def tried(share: float) -> serve.Requests:
                 say(f"planning: {requests} requests, {share:.3g} a second")
                 return drawn(share, at["prompt"], at["output"])
@@ -93,13 +93,13 @@ def serve_command(
             how = {"usd_per_hour": usd_at, "tps": tps, "ep": ep, "engine_of": settings, **asked}
             return serve.plan(one, on, tried, at["rate"], allowed, link=joins, **how)
 
-        def cost(**at: float) -> float:
-            found = cheapest(**at)
+        def cost(**at: float) -> float:  # of the same layout
+            found = cheapest((layouts[0].tp,), **at)
             return found[0].usd_per_mtoken if found else math.inf
 
         inputs = {"rate": rate, "prompt": prompt, "output": output, "usd": price, **limits}
         with progress("planning") as say:
-            if not (layouts := cheapest(**inputs)):
+            if not (layouts := cheapest(tps, **inputs)):
                 raise CourseError(
                     "no layout keeps --slo, even one request at a time: allow more time, or take "
                     "a faster chip, narrower weights or more of them with --tp"
