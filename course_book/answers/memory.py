@@ -11,15 +11,7 @@ from course_tools.counting import Named
 from course_tools.counting import named as model_named
 from course_tools.serve import Pool, pool
 from course_tools.serve.memory import devices
-from course_book.answers.record import (
-    Answer,
-    Interval,
-    Remedy,
-    Term,
-    best,
-    fields,
-    in_each_language,
-)
+from course_book.answers.record import Answer, Interval, Remedy, Term, fields, in_each_language, top
 from course_book.text import n, t
 
 # Shares of the pool around it, or half as much of the memory, where lines of engines' logs lie, of
@@ -164,7 +156,7 @@ def _remedies(
     narrower = [] if meant.stored else [("weights", "fp8"), ("weights", "awq")]
     others = [("cache", "fp8"), ("tp", 2 * how.get("tp", 1)), ("context", max(one.context // 2, 1))]
     tried: list[tuple[str, dict[str, Any]]] = [(key, {key: to}) for key, to in (*narrower, *others)]
-    return best(tried, gain, lambda key, of, _: t(f"do-{key}").format(value=of[key]), 1.01)
+    return top(tried, gain, "users", 1.01)
 
 
 def _trained(

@@ -83,18 +83,24 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return {**found["values"], **more, **found}
 
 
-def best(
+def top(
     tried: Iterable[tuple[str, dict[str, Any]]],
     gain: Callable[..., float],
-    say: Callable[[str, dict[str, Any], float], str],
+    of: str,
     least: float = 1.02,
 ) -> tuple[Remedy, ...]:
-    """The three changes that give most, each computed anew, and of each kind the best one."""
+    """The three changes that give most `of` it, each computed anew; of each kind the best one."""
     found = dict[str, Remedy]()
+
+    def say(kind: str, factor: float, value: Any) -> str:
+        shown = value if isinstance(value, str) else n(value)
+        what = t(f"do-{kind}").format(value=shown)
+        return t(f"gains-{of}").format(what=what, factor=n(factor, digits=3))
+
     for kind, change in tried:
         with suppress(CourseError):  # a chip without a link, a model that does not divide
             if (factor := gain(**change)) > (found[kind].factor if kind in found else least):
-                said = in_each_language(partial(say, kind, change, factor))
+                said = in_each_language(partial(say, kind, factor, *change.values()))
                 found[kind] = Remedy(said, change, factor)
     return tuple(sorted(found.values(), key=lambda one: -one.factor)[:3])
 

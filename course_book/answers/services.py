@@ -8,16 +8,8 @@ import numpy as np
 
 from course_tools import serve
 from course_tools.serve.fleet import Service
-from course_book.answers.record import (
-    Answer,
-    Interval,
-    Remedy,
-    Term,
-    best,
-    fields,
-    in_each_language,
-)
-from course_book.answers.steps import narrower, shown
+from course_book.answers.record import Answer, Interval, Remedy, Term, fields, in_each_language, top
+from course_book.answers.steps import narrower
 from course_book.text import n, t
 
 # Requests of which each change is simulated: the first ones.
@@ -95,16 +87,12 @@ def changes(
     def gain(**change: Any) -> float:
         return worth(again(**change).run(some)) / max(worth(first), 1.0 if short else 0.0)
 
-    def say(option: str, change: dict[str, Any], factor: float) -> str:
-        what = t(f"do-{option}").format(value=shown(change[option]))
-        return t("gains-kept" if short else "gains-wait").format(what=what, factor=n(factor))
-
     how = now.engine
     chunk = how.max_num_batched_tokens // how.groups
     sizes = [("tp", 2 * how.tensor_parallel_size), ("replicas", 2 * now.replicas)]
     sizes += [("tokens", 2 * chunk), ("tokens", chunk // 2)]
     tried: list[tuple[str, dict[str, Any]]] = [(option, {option: to}) for option, to in sizes]
-    return best([*tried, *narrower(now.formats)], gain, say)
+    return top([*tried, *narrower(now.formats)], gain, "kept" if short else "wait")
 
 
 def planned(

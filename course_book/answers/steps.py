@@ -15,12 +15,12 @@ from course_book.answers.record import (
     Interval,
     Remedy,
     Term,
-    best,
     cited,
     expected,
     fields,
     in_each_language,
     range_in_words,
+    top,
 )
 from course_book.text import n, named, t
 
@@ -106,12 +106,9 @@ def changes(
         other = again(**change)
         return rate(other) / rate(answer) if other.fit.fits else 0.0
 
-    def say(option: str, change: dict[str, Any], factor: float) -> str:
-        return t(f"say-{option}").format(to=shown(change[option]), factor=n(factor, digits=3))
-
     sizes = {"batch": 2 * answer.batch, "tp": 2 * asked["tp"]}
     tried = [(option, {option: to}) for option, to in sizes.items()]
-    return best([*tried, *narrower(answer.formats)], gain, say)
+    return top([*tried, *narrower(answer.formats)], gain, "rate")
 
 
 def narrower(now: Formats) -> list[tuple[str, dict[str, Any]]]:
@@ -121,11 +118,6 @@ def narrower(now: Formats) -> list[tuple[str, dict[str, Any]]]:
         bits = BITS[element(wide.partition(",")[0])]
         found += [(option, {option: to}) for to in _NARROWER[option] if BITS[element(to)] < bits]
     return found
-
-
-def shown(value: Any) -> str:
-    """What is changed to: a name, or a number in the page's language."""
-    return value if isinstance(value, str) else n(value)
 
 
 def _record(

@@ -13,10 +13,10 @@ from course_book.answers.record import (
     Interval,
     Remedy,
     Term,
-    best,
     cited,
     fields,
     in_each_language,
+    top,
 )
 from course_book.text import n, retold, t
 
@@ -75,11 +75,6 @@ def changes(
         other = again(**{"layout": step.layout, **change})
         return other.tokens_per_s_per_chip / step.tokens_per_s_per_chip if other.fits else 0.0
 
-    def say(kind: str, change: dict[str, Any], factor: float) -> str:
-        (value,) = change.values()
-        key = "gains-rate" if step.fits else "gains-fit"
-        return t(key).format(what=t(f"do-{kind}").format(value=value), factor=n(factor))
-
     now, chip = step.layout, step.chips.chip
     others = [
         ("recompute", replace(now, recompute=of)) for of in train.PASSES if of != now.recompute
@@ -90,7 +85,7 @@ def changes(
     tried = [(kind, {"layout": str(other)}) for kind, other in others]
     if step.dtype == "bf16" and "matrix.fp8" in chip.peaks:
         tried.append(("dtype", {"dtype": "fp8"}))
-    return best(tried, gain, say, 1.02 if step.fits else 0.0)
+    return top(tried, gain, *(("rate", 1.02) if step.fits else ("fit", 0.0)))
 
 
 def sentences(step: train.TrainingStep) -> tuple[str, str]:

@@ -12,15 +12,7 @@ from course_book import n, t
 from course_book.answers import trainings
 from course_book.text import retold
 from course_press.cli import console
-from course_press.cli.console import (
-    described,
-    tell,
-    tell_json,
-    tell_next,
-    tell_table,
-    tested_in_words,
-    told,
-)
+from course_press.cli.console import described, tell, tell_json, tell_table, tested_in_words, told
 
 app = typer.Typer()
 
@@ -66,7 +58,7 @@ def train_command(
             tell_json(found.as_json())
         else:
             _show(step, found.as_json())
-            tell_next(then, "then")
+            console.tell_next(then, "then")
         return
     many = max(_STEP_TOKENS // sequence, 1) if batch is None else batch
     ranked = train.layouts(one, on, many, sequence, most=_LISTED, **how)
@@ -94,7 +86,7 @@ def train_command(
         rows.append([str(each.layout), *shown])
     # The first is half of a layout, of a terminal's 80.
     tell_table([*map(t, keys), told("behind"), t("layouts-row-lost")], rows, least=20)
-    tell_next(then, "then")
+    console.tell_next(then, "then")
 
 
 def _whole(

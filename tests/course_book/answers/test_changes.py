@@ -3,11 +3,14 @@
 import pytest
 
 from course_lib import CourseError
-from course_book.answers.record import best
+from course_book.answers.record import top
 from course_press.cli.assistants import ask, commands
 
 SERVED = {"model": "llama-3-8b", "chip": "h100-sxm", "requests": 200}
 TRAINED = {"model": "llama-3-8b", "chips": "64xh100-sxm"}
+
+
+KINDS = ("tp", "tp", "batch", "cache", "context", "replicas")
 
 
 def mean_wait(found):
@@ -57,7 +60,7 @@ def test_of_each_kind_the_best_is_offered_and_what_cannot_be_is_not():
             raise CourseError("tp must divide the heads (got 4)")
         return gains[tp]
 
-    tried = [(kind, {"tp": tp}) for kind, tp in zip("aabcde", gains, strict=True)]
-    found = best(tried, gain, lambda kind, *_: kind)
-    assert [one.what["en"] for one in found] == ["a", "d", "e"]
+    tried = [(kind, {"tp": tp}) for kind, tp in zip(KINDS, gains, strict=True)]
+    found = top(tried, gain, "rate")
+    assert [one.options["tp"] for one in found] == [1, 5, 6]
     assert [one.factor for one in found] == [3.0, 1.5, 1.4]
