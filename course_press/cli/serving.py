@@ -65,7 +65,13 @@ def serve_command(
     one, on = console.described(model, f"{why_not} many steps to trace"), specs.chip(chip)
     settings = _engine(engine, tp, tokens)
     limits = _limits(slo)
-    asked: dict[str, Any] = {"w": weights, "kv": cache, "calibrated": not bounds}
+    asked: dict[str, Any] = {"w": weights, "kv": cache, "calibrated": not bounds, "ep": ep}
+
+    def again(tp: int | None = None, tokens: int | None = None, **other: Any) -> Service:
+        own = _engine(settings, tp, tokens)
+        joins = _joins(on, link, max(own.tensor_parallel_size, ep or own.ep))
+        how = {{"weights": "w", "cache": "kv"}.get(key, key): to for key, to in other.items()}
+        return serve.service(one, on, engine_of=own, link=joins, **asked | how)
 
     def drawn(at: float, prompt: float = prompt, output: float = output) -> serve.Requests:
         lengths = round(prompt), round(output)
@@ -90,7 +96,7 @@ def serve_command(
                 return drawn(share, at["prompt"], at["output"])
 
             allowed, usd_at = {name: at[name] for name in limits}, at["usd"]
-            how = {"usd_per_hour": usd_at, "tps": tps, "ep": ep, "engine_of": settings, **asked}
+            how = {"usd_per_hour": usd_at, "tps": tps, "engine_of": settings, **asked}
             return serve.plan(one, on, tried, at["rate"], allowed, link=joins, **how)
 
         def cost(**at: float) -> float:  # of the same layout
@@ -105,25 +111,15 @@ def serve_command(
                     "a faster chip, narrower weights or more of them with --tp"
                 )
             moved = serve.sensitivity(cost, **inputs)  # per cent of a token's price, by input
-        best = layouts[0]  # the cheapest
-        each = _engine(settings, best.tp)
-        joined = joins if max(best.tp, best.ep) > 1 else None
-        made = serve.service(one, on, engine_of=each, ep=ep, link=joined, **asked)
+        made = again(layouts[0].tp)  # the cheapest
         _show_plan(layouts, moved, limits, as_json, told_formats(made.formats, one.declared, on))
         return
-
-    def again(tp: int | None = None, tokens: int | None = None, **other: Any) -> Service:
-        own = _engine(settings, tp, tokens)
-        joins = _joins(on, link, max(own.tensor_parallel_size, ep or own.ep))
-        how = {{"weights": "w", "cache": "kv"}.get(key, key): to for key, to in other.items()}
-        return serve.service(one, on, engine_of=own, link=joins, **asked | how)
-
     with progress("reading the requests") as say:
         if users is not None:
             came = serve.closed_workload(users, prompt, output, least=0.8, rounds=10, seed=seed)
         else:
             came = serve.read_requests(arrivals) if arrivals is not None else drawn(rate or 0.0)
-        asked |= {"ep": ep, "replicas": replicas, "router": router}
+        asked |= {"replicas": replicas, "router": router}
         made = again()
         done = made.run(came, say=lambda come: say(f"{come} of {len(came)} requests have come"))
         ends = made.ends(came) if done.calibrated else None
