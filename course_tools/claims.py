@@ -56,6 +56,9 @@ SPEEDS: Mapping[str, tuple[str, bool]] = {
     "mfu": ("1", True),
 }
 Amount = float | None
+# What columns say of a speed that is none of a claim's fields, in the order of `_say_directly`.
+_BESIDE = ("per_user", "per_chip", "guesses", "speculation", "prefix_caching")
+_NO = ("none", "", "0", "0.0", "false", "no", "off", "n/a", "-")
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -482,8 +485,13 @@ def claimed(row: Any, chip: str = "") -> Claimed:
     for said, cell in row.items():
         name = re.sub("[^a-z0-9]+", "_", str(said).lower()).strip("_")
         meant = names.get(name, {"field": name, "times": "1"})
-        if meant["field"] in Claimed.__struct_fields__ and cell not in ("", None):
-            found.setdefault(meant["field"], _number(cell, float(meant["times"])))
+        field = meant["field"]
+        if field in (*Claimed.__struct_fields__, *_BESIDE) and cell not in ("", None):
+            value = _number(cell, float(meant["times"]))
+            # Chips in all, and those of a replica: the larger number refuses less.
+            both = field == "tp" and isinstance(value, int) and isinstance(found.get(field), int)
+            found[field] = max(found[field], value) if both else found.get(field, value)
+    _say_directly(found)
     found["chip"] = _chip_of(str(found.get("chip") or chip))
     found["model"] = _model_of(str(found.get("model", "")))
     for name in {"weights", "cache", "compute", "format"} & found.keys():
@@ -493,6 +501,26 @@ def claimed(row: Any, chip: str = "") -> Claimed:
         return msgspec.convert(found, Claimed, strict=False)
     except msgspec.ValidationError as error:
         raise CourseError(f"a row does not fit its columns: {error}") from None
+
+
+def _say_directly(found: dict[str, Any]) -> None:
+    """What columns say beside a speed, in the fields of a claim; a row that leaves out how many
+    tokens were guessed, or found in a cache, is not judged.
+    """
+    number, *named = re.split(r"(?<=\d) ?[x×] ?", str(found.get("chip", "")), maxsplit=1)
+    if named and number.isdecimal():
+        found |= {"chip": named[0], "tp": found.get("tp", int(number))}
+    user, each, guesses, draft, cached = (found.pop(name, None) for name in _BESIDE)
+    if isinstance(user, int | float) and user > 0:
+        found.setdefault("ms_per_token", 1e3 / user)
+    if isinstance(each, int | float):
+        found.setdefault("tokens_per_second", each * found.get("tp", 1) * found.get("chips", 1))
+    if isinstance(guesses, int) and guesses > 0:
+        found.setdefault("tokens_per_pass", guesses + 1)
+    if str(draft).lower() not in _NO and "tokens_per_pass" not in found:
+        raise CourseError("speculation must be said in tokens a pass: add acceptance_length")
+    if str(cached).lower() not in _NO and {"ttft", "prompt_tokens_per_second"} & found.keys():
+        raise CourseError("prompts were found in a cache, and no roof is known of that")
 
 
 def _number(cell: Any, times: float) -> Any:

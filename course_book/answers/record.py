@@ -1,7 +1,9 @@
 """The record that every question of a reader is answered with, and its JSON schema."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -79,6 +81,28 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         found = msgspec.to_builtins(self)
         more = found.pop("more")
         return {**found["values"], **more, **found}
+
+
+def top(
+    tried: Iterable[tuple[str, dict[str, Any]]],
+    gain: Callable[..., float],
+    of: str,
+    least: float = 1.02,
+) -> tuple[Remedy, ...]:
+    """The three changes that give most `of` it, each computed anew; of each kind the best one."""
+    found = dict[str, Remedy]()
+
+    def say(kind: str, factor: float, value: Any) -> str:
+        shown = value if isinstance(value, str) else n(value)
+        what = t(f"do-{kind}").format(value=shown)
+        return t(f"gains-{of}").format(what=what, factor=n(factor, digits=3))
+
+    for kind, change in tried:
+        with suppress(CourseError):  # a chip without a link, a model that does not divide
+            if (factor := gain(**change)) > (found[kind].factor if kind in found else least):
+                said = in_each_language(partial(say, kind, factor, *change.values()))
+                found[kind] = Remedy(said, change, factor)
+    return tuple(sorted(found.values(), key=lambda one: -one.factor)[:3])
 
 
 def in_each_language(say: Callable[[], str]) -> dict[str, str]:

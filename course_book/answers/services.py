@@ -1,14 +1,19 @@
 """How long the users of a service wait, as one record."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from course_tools import serve
-from course_book.answers.record import Answer, Interval, Term, fields, in_each_language
+from course_tools.serve.fleet import Service
+from course_book.answers.record import Answer, Interval, Remedy, Term, fields, in_each_language, top
+from course_book.answers.steps import narrower
 from course_book.text import n, t
+
+# Requests of which each change is simulated: the first ones.
+_SIMULATED = 500
 
 
 def measures(done: serve.Served, limits: Mapping[str, float]) -> dict[str, Any]:
@@ -25,8 +30,11 @@ def served(
     limits: Mapping[str, float],
     formats: Mapping[str, str],
     ends: tuple[serve.Served, serve.Served] | None,
+    then: tuple[Remedy, ...] = (),
 ) -> Answer:
-    """What was served; `ends` are the same at either end of the range of its steps."""
+    """What was served; `ends` are the same at either end of the range of its steps,
+    and `then` is what `changes` gave.
+    """
     found = measures(done, limits)
     ranges: dict[str, dict[str, list[float]]] = {}
     for name in serve.LATENCIES if ends else ():
@@ -47,6 +55,7 @@ def served(
         values=found,
         assumed={"formats": dict(formats)},
         because=tuple(Term(name, of, "s", of / whole) for name, of in means.items()),
+        next=then,
         sources=(done.source,) if done.source else (),
         range=None if first is None else Interval(first[0], first[1], "s", done.evidence),
         more={f"{name}_range_s": of for name, of in ranges.items()} | {"evidence": done.evidence},
@@ -60,6 +69,30 @@ def _sentence(found: Mapping[str, Any]) -> str:
         of |= {f"{name}{share}": n(time, "s") for share, time in times.items()}
     key = "say-served" if "tpot_s" in found else "say-served-one"
     return t(key).format(**of)
+
+
+def changes(
+    came: serve.Requests, limits: Mapping[str, float], now: Service, again: Callable[..., Service]
+) -> tuple[Remedy, ...]:
+    """What would shorten the wait most, or where limits are missed keep them for most requests,
+    each simulated anew; `again` makes the service with other options.
+    """
+    some = came.take(slice(max(_SIMULATED, 2 * came.users)))
+    first = now.run(some)
+    short = bool(limits) and first.goodput(limits) * first.makespan < len(some) - 0.5
+
+    def worth(of: serve.Served) -> float:
+        return of.goodput(limits) * of.makespan if short else 1 / float(np.mean(of.e2e))
+
+    def gain(**change: Any) -> float:
+        return worth(again(**change).run(some)) / max(worth(first), 1.0 if short else 0.0)
+
+    how = now.engine
+    chunk = how.max_num_batched_tokens // how.groups
+    sizes = [("tp", 2 * how.tensor_parallel_size), ("replicas", 2 * now.replicas)]
+    sizes += [("tokens", 2 * chunk), ("tokens", chunk // 2)]
+    tried: list[tuple[str, dict[str, Any]]] = [(option, {option: to}) for option, to in sizes]
+    return top([*tried, *narrower(now.formats)], gain, "kept" if short else "wait")
 
 
 def planned(

@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from course_lib import CourseError
 from course_lib.core import RATES, Estimate, sensitivity
 from course_lib.core.dtypes import BITS, element
 from course_lib.specs import Accelerator
+from course_lib.workloads.precision import Formats
 from course_tools import calibrate
 from course_tools.counting import Costs
 from course_book.answers.record import (
@@ -20,15 +20,14 @@ from course_book.answers.record import (
     fields,
     in_each_language,
     range_in_words,
+    top,
 )
 from course_book.text import n, named, t
 
 # The rates of a chip as what a step may be bound by.
 CEILINGS = dict(zip(RATES, ("compute-bound", "memory-bound", "communication-bound"), strict=True))
-# Terms and changes of an answer: those that matter.
-_TERMS, _CHANGES = 6, 3
-# Times as much that a change must give to be worth naming.
-_WORTH = 1.02
+# Terms of an answer: those that matter.
+_TERMS = 6
 # Formats that weights and cache are narrowed to, widest first: what engines serve.
 _NARROWER = {"weights": ("fp8", "awq"), "cache": ("fp8",)}
 
@@ -103,29 +102,22 @@ def changes(
         tokens = of.context if of.headline == "prefill" else 1
         return float(of.batch * tokens / of.step.lower)
 
-    tried: list[dict[str, Any]] = [{"batch": 2 * answer.batch}, {"tp": 2 * asked["tp"]}]
-    for option, now in (("weights", answer.formats.w), ("cache", answer.formats.kv)):
-        bits = BITS[element(now.partition(",")[0])]
-        tried += [{option: to} for to in _NARROWER[option] if BITS[element(to)] < bits]
+    def gain(**change: Any) -> float:
+        other = again(**change)
+        return rate(other) / rate(answer) if other.fit.fits else 0.0
+
+    sizes = {"batch": 2 * answer.batch, "tp": 2 * asked["tp"]}
+    tried = [(option, {option: to}) for option, to in sizes.items()]
+    return top([*tried, *narrower(answer.formats)], gain, "rate")
+
+
+def narrower(now: Formats) -> list[tuple[str, dict[str, Any]]]:
+    """Formats of weights and cache that are narrower than those of a step."""
     found = []
-    for change in tried:
-        try:
-            other = again(**change)
-        except CourseError:  # a chip without a link, a model that does not divide
-            continue
-        factor = rate(other) / rate(answer)
-        if other.fit.fits and factor > _WORTH:
-            ((option, to),) = change.items()
-            found.append(Remedy(in_each_language(_saying(option, factor, to)), change, factor))
-    return tuple(sorted(found, key=lambda one: -one.factor)[:_CHANGES])
-
-
-def _saying(option: str, factor: float, to: Any) -> Callable[[], str]:
-    def say() -> str:
-        of = {"to": to if isinstance(to, str) else n(to), "factor": n(factor, digits=3)}
-        return t(f"say-{option}").format(**of)
-
-    return say
+    for option, wide in (("weights", now.w), ("cache", now.kv)):
+        bits = BITS[element(wide.partition(",")[0])]
+        found += [(option, {option: to}) for to in _NARROWER[option] if BITS[element(to)] < bits]
+    return found
 
 
 def _record(

@@ -1,18 +1,33 @@
 """What a training step or run takes, as one record."""
 
 import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from course_lib.specs import Transformer
 from course_tools import train
-from course_book.answers.record import Answer, Interval, Term, cited, fields, in_each_language
+from course_tools.train.steps import RankedLayout
+from course_book.answers.record import (
+    Answer,
+    Interval,
+    Remedy,
+    Term,
+    cited,
+    fields,
+    in_each_language,
+    top,
+)
 from course_book.text import n, retold, t
 
 
 def trained(
-    model: Transformer, step: train.TrainingStep, whole: train.TrainingRun | None = None
+    model: Transformer,
+    step: train.TrainingStep,
+    whole: train.TrainingRun | None = None,
+    then: tuple[Remedy, ...] = (),
 ) -> Answer:
-    """What a step takes, and with it the run that it is one of."""
+    """What a step takes, and with it the run that it is one of; `then` is what `changes` gave."""
     chip = step.chips.chip
     again: Any = step.layout.recompute
     times = {name: getattr(step, f"{name}_s") for name in ("expected", "low", "high")}
@@ -33,6 +48,7 @@ def trained(
         assumed={"layout": str(step.layout), "dtype": step.dtype},
         because=tuple(Term(name, of, "s", of / all_) for name, of in each if of > 0),
         sources=cited(chip, f"matrix.{step.dtype}", "bandwidth"),
+        next=then,
         range=Interval(times["low"], times["high"], "s", step.evidence),
         more={
             "warning": step.warning,
@@ -44,6 +60,32 @@ def trained(
             "parts": dict(step.parts),
         },
     )
+
+
+def changes(
+    step: train.TrainingStep,
+    again: Callable[..., train.TrainingStep],
+    ranked: Iterable[RankedLayout] = (),
+) -> tuple[Remedy, ...]:
+    """What would give most tokens a second, or make the step fit; `again` predicts a layout with
+    other options.
+    """
+
+    def gain(**change: Any) -> float:
+        other = again(**{"layout": step.layout, **change})
+        return other.tokens_per_s_per_chip / step.tokens_per_s_per_chip if other.fits else 0.0
+
+    now, chip = step.layout, step.chips.chip
+    others = [
+        ("recompute", replace(now, recompute=of)) for of in train.PASSES if of != now.recompute
+    ]
+    if now.acc % 2 == 0:
+        others.append(("mbs", replace(now, mbs=2 * now.mbs, acc=now.acc // 2)))
+    others += [("layout", one.layout) for one in ranked]
+    tried = [(kind, {"layout": str(other)}) for kind, other in others]
+    if step.dtype == "bf16" and "matrix.fp8" in chip.peaks:
+        tried.append(("dtype", {"dtype": "fp8"}))
+    return top(tried, gain, *(("rate", 1.02) if step.fits else ("fit", 0.0)))
 
 
 def sentences(step: train.TrainingStep) -> tuple[str, str]:

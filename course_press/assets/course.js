@@ -237,7 +237,7 @@
   }
 
   // Copying code.
-  each("div.sourceCode", function (block) {
+  each(":is(div, dd).sourceCode", function (block) {
     var button = make("button", { type: "button", className: "copy", textContent: body.dataset.copy }, block);
     button.addEventListener("click", function () {
       copy(block.querySelector("code").innerText, function () {

@@ -7,7 +7,7 @@ import signal
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer import Option
@@ -18,13 +18,14 @@ from course_press.check import parity
 from course_press.check.rules import check_book
 from course_press.cli import assistants, build, exercises, grading, labs, new, predict, specs
 from course_press.cli.build import known_languages
-from course_press.cli.console import command, counted, fail_with, refuse, tell, tell_table
+from course_press.cli.console import command, counted, fail_with, misused, refuse, tell, tell_table
 from course_press.source.book import configured, languages
 from course_press.source.errors import MissingError
 from course_press.source.install import address, published
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", add_completion=False)
 makers = typer.Typer()
+UsageError: Any = typer.BadParameter.__base__  # of what the shell's parser refuses
 # Commands that show the data as it is written: their numbers are English, too.
 IN_ENGLISH = ("chips", "chip", "compare", "models", "calibrate")
 PRESS = ("nbclient", "ipykernel", "pypandoc-binary", "jinja2")
@@ -149,7 +150,11 @@ def main() -> None:
     # Ended from outside, a run takes its kernels and its half-made files with it, as on Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        app()
+        if "--json" not in sys.argv:
+            app()
+        sys.exit(app(standalone_mode=False))
+    except UsageError as error:
+        refuse(misused(error), error.exit_code)
     except CourseError as error:
         refuse(str(error), 3 if isinstance(error, MissingError) else 2)
     except OSError as error:

@@ -30,7 +30,7 @@ AsJson = Annotated[bool, Option("--json", help="Everything in SI units, as JSON.
 Budget = Annotated[float, Option(min=1, help="Seconds for all measurements.")]
 Chapters = Annotated[list[str] | None, Argument(help="Chapters by file name. All when not given.")]
 F = TypeVar("F", bound=Callable[..., None])
-_SAID = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))
+SAID = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))
 
 # Columns of what is no terminal: nothing there asks for a table to be narrowed.
 PIPED = 1000
@@ -42,7 +42,7 @@ def command(app: Typer, name: str | None = None) -> Callable[[F], F]:
     """
 
     def made(function: F) -> F:
-        said = _SAID["shared"] | _SAID.get(function.__name__.removesuffix("_command"), {})
+        said = SAID["shared"] | SAID.get(function.__name__.removesuffix("_command"), {})
         for one in signature(function).parameters.values():
             of = one.annotation
             info = Option(f"--{one.name.replace('_', '-')}")
@@ -82,6 +82,25 @@ def refuse(error: str, code: int, as_json: bool = False) -> NoReturn:
         tell_json(refused(error))
     complain(error)
     sys.exit(code)
+
+
+def misused(error: Any) -> str:
+    """What the shell's parser refuses, in the form of every other error."""
+    see = f"see {error.ctx.command_path if error.ctx else 'course'} --help"
+    if near := getattr(error, "possibilities", None):
+        see = f"take {' or '.join(sorted(near))}"
+    what, of = re.split("[,:]", error.message)[0].rstrip("."), getattr(error, "param", None)
+    name = getattr(error, "option_name", None) or (of and of.opts[0])
+    if not name:  # a command or an argument, in quotes or in brackets at the end
+        which = "command" if "command" in what else "argument"
+        word = re.search(r"(?<=')[^']+|(?<= \().*(?=\))", error.message)
+        return f"{which} {word[0] if word else what!r} is not known: {see}"
+    if not what:
+        return f"{name} must be given: {see}"
+    if what.startswith("Input should"):
+        given = "\0".join(sys.argv).partition(f"\0{name}")[2][1:].partition("\0")[0]
+        return f"{name} {what.replace('Input should', 'must')} (got {given!r})"
+    return f"{name} is refused, {what[0].lower()}{what[1:]}: {see}"
 
 
 def fail_with(findings: Sequence[Any]) -> None:
@@ -130,11 +149,10 @@ def formats_in_words(said: Mapping[str, str]) -> str:
     return "; ".join(f"{told(name)} {retold(one)}" for name, one in said.items())
 
 
-def tell_next(changes: Iterable[Remedy]) -> None:
+def tell_next(changes: Iterable[Remedy], key: str = "next") -> None:
     """What would give more, best first."""
-    said = "; ".join(one.what[language()] for one in changes)
-    if said:
-        tell(told("next", changes=said))
+    if said := "; ".join(one.what[language()] for one in changes):
+        tell(told(key, changes=said))
 
 
 def tell_json(found: Any) -> None:

@@ -8,7 +8,7 @@ from course_lib import CourseError, specs
 from course_book import n, t
 from course_book.answers import fits
 from course_book.text import language
-from course_press.cli.console import AsJson, command, meant, tell, tell_json, tell_table
+from course_press.cli.console import AsJson, command, meant, tell, tell_json, tell_next, tell_table
 
 app = typer.Typer()
 
@@ -55,9 +55,7 @@ def fits_command(
             low, high = n(found.range.low, "B"), n(found.range.high, "B")
             pool = n(found.values["pool_bytes"], "B")
             tell(t("fits-range").format(bytes=pool, low=low, high=high))
-        for one in found.next:
-            what = one.what[language()]
-            tell(t("fits-gains").format(what=what, factor=n(one.factor, digits=3)))
+        tell_next(found.next, "then")
         if engine is None and method is None:
             tell(t("fits-only").format(engine="vllm@0.11.1"))
         said = "; ".join(f"{name} {value}" for name, value in found.assumed.items())

@@ -12,8 +12,9 @@ from course_lib.specs import Accelerator
 from course_lib.specs.rental import quotes
 from course_tools import serve
 from course_tools.counting import told as told_formats
+from course_tools.serve.fleet import Service
 from course_book import n, t
-from course_book.answers import services
+from course_book.answers import Answer, services
 from course_book.text import language
 from course_press.cli import console
 from course_press.cli.console import formats_in_words, progress, tell, tell_json, tell_table, told
@@ -43,6 +44,7 @@ def serve_command(
     seed: int = 0,
     engine: str = "vllm",
     tp: int | None = None,
+    tokens: int | None = None,
     ep: int | None = None,
     link: str | None = None,
     replicas: int = 1,
@@ -61,9 +63,15 @@ def serve_command(
     """
     why_not = "steps are known by its sizes: course predict can trace it, but a service has too"
     one, on = console.described(model, f"{why_not} many steps to trace"), specs.chip(chip)
-    settings = serve.engine(engine, **({} if tp is None else {"tensor_parallel_size": tp}))
+    settings = _engine(engine, tp, tokens)
     limits = _limits(slo)
-    asked: dict[str, Any] = {"w": weights, "kv": cache, "calibrated": not bounds}
+    asked: dict[str, Any] = {"w": weights, "kv": cache, "calibrated": not bounds, "ep": ep}
+
+    def again(tp: int | None = None, tokens: int | None = None, **other: Any) -> Service:
+        own = _engine(settings, tp, tokens)
+        joins = _joins(on, link, max(own.tensor_parallel_size, ep or own.ep))
+        how = {{"weights": "w", "cache": "kv"}.get(key, key): to for key, to in other.items()}
+        return serve.service(one, on, engine_of=own, link=joins, **asked | how)
 
     def drawn(at: float, prompt: float = prompt, output: float = output) -> serve.Requests:
         lengths = round(prompt), round(output)
@@ -82,44 +90,50 @@ def serve_command(
         price = _price(on, usd)
         joins = _joins(on, link, max(*tps, ep or settings.ep), asked=False)
 
-        def cheapest(**at: float) -> list[serve.ServingLayout]:
+        def cheapest(tps: tuple[int, ...], **at: float) -> list[serve.ServingLayout]:
             def tried(share: float) -> serve.Requests:
                 say(f"planning: {requests} requests, {share:.3g} a second")
                 return drawn(share, at["prompt"], at["output"])
 
             allowed, usd_at = {name: at[name] for name in limits}, at["usd"]
-            how = {"usd_per_hour": usd_at, "tps": tps, "ep": ep, "engine_of": settings, **asked}
+            how = {"usd_per_hour": usd_at, "tps": tps, "engine_of": settings, **asked}
             return serve.plan(one, on, tried, at["rate"], allowed, link=joins, **how)
 
-        def cost(**at: float) -> float:
-            found = cheapest(**at)
+        def cost(**at: float) -> float:  # of the same layout
+            found = cheapest((layouts[0].tp,), **at)
             return found[0].usd_per_mtoken if found else math.inf
 
         inputs = {"rate": rate, "prompt": prompt, "output": output, "usd": price, **limits}
         with progress("planning") as say:
-            if not (layouts := cheapest(**inputs)):
+            if not (layouts := cheapest(tps, **inputs)):
                 raise CourseError(
                     "no layout keeps --slo, even one request at a time: allow more time, or take "
                     "a faster chip, narrower weights or more of them with --tp"
                 )
             moved = serve.sensitivity(cost, **inputs)  # per cent of a token's price, by input
-        best = layouts[0]  # the cheapest
-        each = serve.engine(engine, tensor_parallel_size=best.tp)
-        joined = joins if max(best.tp, best.ep) > 1 else None
-        made = serve.service(one, on, engine_of=each, ep=ep, link=joined, **asked)
+        made = again(layouts[0].tp)  # the cheapest
         _show_plan(layouts, moved, limits, as_json, told_formats(made.formats, one.declared, on))
         return
-    joins = _joins(on, link, max(settings.tensor_parallel_size, ep or settings.ep))
     with progress("reading the requests") as say:
         if users is not None:
             came = serve.closed_workload(users, prompt, output, least=0.8, rounds=10, seed=seed)
         else:
             came = serve.read_requests(arrivals) if arrivals is not None else drawn(rate or 0.0)
-        asked |= {"ep": ep, "replicas": replicas, "router": router}
-        made = serve.service(one, on, engine_of=settings, link=joins, **asked)
+        asked |= {"replicas": replicas, "router": router}
+        made = again()
         done = made.run(came, say=lambda come: say(f"{come} of {len(came)} requests have come"))
         ends = made.ends(came) if done.calibrated else None
-    _show(done, limits, as_json, told_formats(made.formats, one.declared, on), ends)
+        then = services.changes(came, limits, made, again)
+    formats = told_formats(made.formats, one.declared, on)
+    _show(done, limits, as_json, formats, services.served(done, limits, formats, ends, then))
+
+
+def _engine(
+    given: serve.EngineSettings | str, tp: int | None = None, tokens: int | None = None
+) -> serve.EngineSettings:
+    """An engine with what was said of it in place of its own."""
+    said = {"tensor_parallel_size": tp, "max_num_batched_tokens": tokens}
+    return serve.engine(given, **{name: to for name, to in said.items() if to is not None})
 
 
 def _joins(on: Accelerator, link: str | None, chips: int, *, asked: bool = True) -> Any:
@@ -156,10 +170,9 @@ def _show(
     limits: Mapping[str, float],
     as_json: bool,
     formats: Mapping[str, str],
-    ends: tuple[serve.Served, serve.Served] | None,
+    answer: Answer,
 ) -> None:
     """What was served, and of each percentile the range that four measurements in five are in."""
-    answer = services.served(done, limits, formats, ends)
     if as_json:
         tell_json(answer.as_json())
         return
@@ -184,6 +197,7 @@ def _show(
     tell(f"{said}: {done.source}" if language() == "en" else said, style="dim")
     if done.evidence:
         tell(console.tested_in_words(done.evidence), style="dim")
+    console.tell_next(answer.next, "then")
 
 
 def _show_plan(

@@ -19,7 +19,7 @@ def chips(
     vendor: str | None = None,
     year: int | None = None,
 ) -> None:
-    """List the chips of the spec table, by vendor, and of each the latest first.
+    """List chips by their keys, the latest of each vendor first.
 
     Example: `course chips --csv > chips.csv`
     """

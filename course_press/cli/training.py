@@ -43,27 +43,36 @@ def train_command(
     if usd is not None and tokens is None:
         raise CourseError("--usd needs --tokens: a price has no use without a run")
     how: dict[str, Any] = {"framework": framework, "dtype": dtype, "method": method}
+
+    def again(layout: Any, **change: Any) -> train.TrainingStep:
+        return train.step(one, on, layout, sequence, **how | change)
+
     if layout is not None:
         if batch is not None:
             raise CourseError("--batch is for ranking: with --layout it is dp * mbs * acc")
-        step = train.step(one, on, layout, sequence, **how)
-        found = trainings.trained(one, step, _whole(one, step, tokens, usd, framework))
+        step = again(layout)
+        fastest = train.layouts(one, on, step.layout.batch, sequence, most=1, **how)
+        then = trainings.changes(step, again, fastest)
+        found = trainings.trained(one, step, _whole(one, step, tokens, usd, framework), then)
         if as_json:
             tell_json(found.as_json())
         else:
             _show(step, found.as_json())
+            console.tell_next(then, "then")
         return
     many = max(_STEP_TOKENS // sequence, 1) if batch is None else batch
     ranked = train.layouts(one, on, many, sequence, most=_LISTED, **how)
     if not ranked:
         said = f"no layout of {on.count} chips fits a batch of {many} sequences"
         raise CourseError(f"{said}: take more chips, or a batch that they divide")
+    then = trainings.changes(ranked[0].step, again)
     if as_json:
         records = []
         for each in ranked:
             whole = _whole(one, each.step, tokens, usd, framework)
             of = {"layout": str(each.layout), "behind": each.behind, "why": each.why}
-            records.append(trainings.trained(one, each.step, whole).as_json() | of)
+            more = then if each is ranked[0] else ()
+            records.append(trainings.trained(one, each.step, whole, more).as_json() | of)
         tell_json(records)
         return
     keys = ["train-layout", "bound", "train-step-time", "layouts-row-like"]
@@ -77,6 +86,7 @@ def train_command(
         rows.append([str(each.layout), *shown])
     # The first is half of a layout, of a terminal's 80.
     tell_table([*map(t, keys), told("behind"), t("layouts-row-lost")], rows, least=20)
+    console.tell_next(then, "then")
 
 
 def _whole(

@@ -1,6 +1,8 @@
 """The command `course verify`: can this number be true?"""
 
 import json
+import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -57,13 +59,23 @@ def verify(
     """
     asked = dict(locals())
     console.see_own_modules()
+    if claim == "-":
+        with tempfile.TemporaryDirectory() as folder:
+            written = sys.stdin.read()
+            kind = "json" if written.lstrip().startswith(("[", "{")) else "csv"
+            file = Path(folder) / f"stdin.{kind}"
+            file.write_text(written, encoding="utf-8")
+            return verify(str(file), chip, as_json=as_json)
     if _is_table(claim):
         found = list(claims.read(claim, chip))
         if not any(isinstance(one, Judgment) for _, one in found):
             why = found[0][1] if found else "it has no rows"
-            raise CourseError(f"{claim!r} holds no claim that can be judged: {why}")
+            raise CourseError(f"{Path(claim).name!r} holds no claim that can be judged: {why}")
         _show_all(found, as_json)
         raise typer.Exit(any(_is_refused(one) for _, one in found))
+    if not as_json and all(asked[name] is None for name in claims.SPEEDS):
+        for example in console.SAID["verify"]["examples"]:
+            tell(f"course verify {example}")
     names = {"size": "bytes", "chips_together": "chips", "tokens": "context"}
     names |= {"rate_format": "format"}
     given = {names.get(key, key): value for key, value in asked.items()}

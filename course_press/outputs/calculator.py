@@ -4,10 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
-from typing import Any
+from typing import Any, get_args
 
 from course_lib import chip, model
 from course_book import n, t
+from course_book.answers.record import Question
 from course_book.explore import NONE, page, serving
 from course_book.text import named
 from course_press.outputs.written import data_script, number_marks, tool_words
@@ -37,10 +38,16 @@ def html(one: serving.Calculator) -> str:
         for name in serving.ROWS
     )
     # What a reader may copy: filled by the script.
+    asked = "".join(
+        f"<dt><b>{name}</b> {escape(t(f'calc-ask-{name}'))}</dt>"
+        f'<dd class="sourceCode"><pre tabindex="0"><code data-copied="{name}"></code></pre></dd>'
+        for name in get_args(Question)
+    )
     copied = [
-        f'<details class="calc-copied"><summary>{escape(t(f"calc-{name}"))}</summary>'
-        f'<pre tabindex="0"><code data-copied="{name}"></code></pre></details>'
-        for name in ("python", "command")
+        f'<p class="calc-command">{escape(t("calc-command"))}</p>',
+        f'<dl class="calc-verbs">{asked}</dl>',
+        f'<details class="calc-copied"><summary>{escape(t("calc-python"))}</summary>'
+        '<pre tabindex="0"><code data-copied="python"></code></pre></details>',
     ]
     return "\n".join(
         [

@@ -6,7 +6,6 @@ from course_tools.calibrate.prediction import (
     Prediction,
     breakdown,
     collective,
-    coverage,
     mean_error,
     predict,
 )
@@ -22,7 +21,6 @@ __all__ = [
     "calibration",
     "calibrations",
     "collective",
-    "coverage",
     "engines",
     "mean_error",
     "predict",

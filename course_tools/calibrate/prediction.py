@@ -382,21 +382,6 @@ def collective(
     )
 
 
-def coverage(prediction: Prediction, measured: ArrayLike) -> float:
-    """The share of measurements within the range.
-
-    Examples
-    --------
-    >>> coverage(Prediction(2.0, 1.0, 3.0, ""), [0.5, 1.5, 2.5, 3.5])
-    0.5
-    """
-    if not isinstance(prediction, Prediction):
-        raise CourseError(f"prediction must be one, from predict (got {shown(prediction)})")
-    times = np.asarray(positive("measured", measured))
-    together(prediction=plain(np.asarray(prediction.low) + prediction.high), measured=plain(times))
-    return float(np.mean((times >= prediction.low) & (times <= prediction.high)))
-
-
 def mean_error(expected: ArrayLike, measured: ArrayLike) -> float:
     """Mean absolute percentage error, as a fraction.
 

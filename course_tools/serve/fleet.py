@@ -16,12 +16,12 @@ import numpy as np
 from course_lib.core.checks import CourseError, count, known, positive
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, decoder
-from course_lib.workloads.llm import memory
 from course_lib.workloads.precision import FormatOptions, Formats, of_model
 from course_lib.workloads.weights import cache_bytes
+from course_tools.counting import Named
 from course_tools.serve.batching import DONE, Replica, Sequence
 from course_tools.serve.clock import StepTimeModel, step_times
-from course_tools.serve.memory import blocks_in
+from course_tools.serve.memory import pool
 from course_tools.serve.queues import usd_per_mtoken
 from course_tools.serve.requests import LATENCIES, LoggedStep, Requests, Served
 from course_tools.serve.settings import EngineSettings, engine, spread
@@ -228,16 +228,15 @@ def cache_blocks(
     engine_of: EngineSettings | str = "vllm",
     **formats: Unpack[FormatOptions],
 ) -> int:
-    """Blocks of the cache: as many as the engine says, or as memory leaves room for beside weights
-    and the activations of a full step. Engines keep some more memory to themselves.
+    """Blocks of the cache: as many as the engine says, or as its `pool` has room for.
 
     Examples
     --------
-    >>> cache_blocks("llama-3-8b", "rtx-4090") > 2588
+    >>> cache_blocks("llama-3-8b", "rtx-4090") == pool("llama-3-8b", "rtx-4090", "vllm").blocks
     True
     """
     one, on = decoder(model), accelerator(chip)
-    how = engine(engine_of).on(on)
+    how = engine(engine_of)
     found = free_blocks(one, on, how, formats_of(one, on, how, **formats))
     if found < 1:
         raise CourseError(
@@ -249,27 +248,36 @@ def cache_blocks(
 
 
 def free_blocks(one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats) -> int:
-    """Blocks of a cache as `cache_blocks` has them: none or fewer where weights leave no room."""
-    size, tp, given = how.memory or on.memory, how.tensor_parallel_size, how.num_gpu_blocks
-    if size is None:
+    """Blocks of a cache as `cache_blocks` has them: none where weights leave no room."""
+    how, given = how.on(on), how.num_gpu_blocks
+    if how.memory is None and on.memory is None:
         if given is not None:
             return given
         raise CourseError(f"{on.key} has no published memory: give the engine num_gpu_blocks")
-    tokens = how.groups * how.max_num_batched_tokens
-    taken = memory(one, 1, 1, w=fm, tp=tp, ep=how.ep, tokens=tokens)
-    block = how.block_size * cache_bytes(one, fm, tp=tp)
-    if given is not None:
-        # An engine may have been told to take all of the memory, and the weights are there first.
-        most = max(blocks_in(size - taken.weights, block), 0)
-        if given > most:
-            raise CourseError(
-                f"engine num_gpu_blocks must be at most {most}, what {on.key} has room for beside "
-                f"the weights of {one.key} (got {given}): lower it, leave it out, or share the "
-                f"model over more chips"
-            )
-        return given
-    room = how.gpu_memory_utilization * size - taken.weights - taken.activations
-    return blocks_in(room, block)
+    all_ = pool(
+        Named(one.key, one),
+        on,
+        how.name,
+        tp=how.tensor_parallel_size,
+        ep=how.ep,
+        total=how.memory,
+        utilization=how.gpu_memory_utilization,
+        tokens=how.max_num_batched_tokens,
+        sequences=how.max_num_seqs,
+        w=fm,
+    )
+    if given is None:
+        return all_.pool_tokens // how.block_size
+    # An engine may have been told to take all of the memory, and the weights are there first.
+    block = how.block_size * all_.kept.token
+    most = max(int((all_.total - all_.kept.weights) // block), 0)
+    if given > most:
+        raise CourseError(
+            f"engine num_gpu_blocks must be at most {most}, what {on.key} has room for beside the "
+            f"weights of {one.key} (got {given}): lower it, leave it out, or share the model over "
+            f"more chips"
+        )
+    return given
 
 
 def formats_of(

@@ -21,6 +21,7 @@ from course_lib.workloads.precision import FormatOptions, Formats, of_model
 from course_lib.workloads.weights import (
     activation_bytes,
     cache_width,
+    layout,
     matrices,
     size_of,
     weight_bytes,
@@ -72,6 +73,7 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True):
     # How its trial run has prompts: whole, cut, once; in llama.cpp, masked or flash attention.
     prompts: str = "once"
     block: int = 1  # tokens of a page
+    marlin: bool = False  # whether Marlin multiplies mxfp4 on chips that could do without
     source: str = ""
 
 
@@ -144,7 +146,7 @@ class Pool:
     @property
     def blocks(self) -> int:
         """Pages of the cache."""
-        return max(blocks_in(self.bytes, self.page), 0) if self.page else 0
+        return max(int(self.bytes // self.page), 0) if self.page else 0
 
     @property
     def pool_tokens(self) -> int:
@@ -187,11 +189,6 @@ class Pool:
             return None
         tokens = range(1, max(int(self.bytes), 1))
         return bisect_left(tokens, True, key=lambda n: self.users * self.sequence(n) > self.bytes)
-
-
-def blocks_in(room: Any, block: float) -> int:
-    """Pages for which there is room."""
-    return int(room // block)
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -238,6 +235,7 @@ def pool(
     users: int = 1,
     context: int | None = None,
     tp: int = 1,
+    ep: int = 1,
     total: float | None = None,
     utilization: float | None = None,
     tokens: int | None = None,
@@ -251,7 +249,7 @@ def pool(
     named : from `counting.named`, or what it takes.
     engine_of : an engine and its version, as ``"vllm@0.11.0"``; nothing is reserved without one.
     users, context : sequences, and tokens of each; the model's own limit where not given.
-    tp : chips that share the model.
+    tp, ep : chips that share the model, and those that its experts are spread over.
     total : byte of each chip; what drivers report where known, or the spec table's.
     utilization, tokens, sequences : the engine's share of it, and the most of a step; its defaults.
 
@@ -269,7 +267,7 @@ def pool(
     if size is None:
         raise CourseError(f"{on.key} has no published memory: pass --memory in GB")
     size = single("memory", positive("memory", size))
-    kept, how = _kept(meant, on, length, shared, row, formats), engine("vllm").on(on)
+    kept, how = _kept(meant, on, length, (shared, ep), row, formats), engine("vllm").on(on)
     wide = how.max_num_batched_tokens if tokens is None else count("tokens", tokens)
     seqs = min(row.sequences or how.max_num_seqs, wide)
     seqs = seqs if sequences is None else count("sequences", sequences)
@@ -313,19 +311,22 @@ def _share(row: Reserve, gib: float, tp: int) -> float:
     return float(row.share)
 
 
-def _kept(meant: Named, on: Accelerator, context: int, tp: int, row: Reserve, formats: Any) -> Kept:
+def _kept(
+    meant: Named, on: Accelerator, context: int, shared: tuple[int, int], row: Reserve, formats: Any
+) -> Kept:
     """What a model keeps: from its sizes, or from a trace at two lengths."""
-    one = meant.model
+    one, (tp, ep) = meant.model, shared
     if meant.stored is not None and formats.get("w") is not None:
         raise CourseError(f"weights {formats['w']!r} must be left out: the file says their formats")
     if not isinstance(one, Transformer):
         return _traced(meant, on, context, tp, formats)
     fm = of_model(one, on, **formats)
-    weights = weight_bytes(one, fm, tp=tp) if meant.stored is None else meant.stored / tp
+    wide = layout(one, tp, ep)[1]
+    weights = weight_bytes(one, fm, tp=tp, ep=wide) if meant.stored is None else meant.stored / tp
     # Where pages are full, those of layers with a window hold all tokens, as the others' do.
     windowed = 0 if row.windows == "full" else one.windowed
     return Kept(
-        weights + (_padding(one, fm, tp) if row.engine == "vllm" else 0.0),
+        weights + (_padding(one, fm, tp, on, row) if row.engine == "vllm" else 0.0),
         cache_width(one, tp) * itemsize(fm.kv) if one.kind == "decoder" else 0.0,
         one.layers - windowed,
         windowed,
@@ -337,13 +338,20 @@ def _kept(meant: Named, on: Accelerator, context: int, tp: int, row: Reserve, fo
     )
 
 
-def _padding(one: Transformer, fm: Formats, tp: int) -> float:
-    """Byte that kernels for mxfp4 add to experts, whose hidden size they round up to 256: 64.4 GiB
-    of gpt-oss-120b, vLLM's issue 33155.
+def _padding(one: Transformer, fm: Formats, tp: int, on: Accelerator, row: Reserve) -> float:
+    """Byte that kernels for mxfp4 add to experts, whose width they round up to 256, and Marlin to
+    128 a chip's share of their hidden size: 64.4 GiB of gpt-oss-120b in Triton and 66.0 in Marlin,
+    vLLM's issues 33155 and 23278; 13.7 of gpt-oss-20b on an A100.
     """
+
+    def rounded(size: int, to: int) -> float:
+        return ceil(size / to) * to / size
+
+    marlin = row.marlin or "matrix.fp8" not in on.peaks
+    more = rounded(one.width, 256) * (rounded(one.ffn // tp, 128) if marlin else 1.0) - 1
     routed = [each for each in matrices(one, tp=tp) if each.routed and "mxfp4" in fm.w]
     held = sum(each.parameters * float(size_of(each, fm)) for each in routed)
-    return held * (ceil(one.ffn / 256) * 256 / one.ffn - 1)
+    return held * more
 
 
 def _traced(meant: Named, on: Accelerator, context: int, tp: int, formats: Any) -> Kept:

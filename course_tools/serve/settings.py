@@ -37,7 +37,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     block_size: int = 16  # tokens of a block of the cache
     # Blocks that there are; what memory leaves room for where `None`.
     num_gpu_blocks: int | None = None
-    gpu_memory_utilization: float = 0.9  # the share of the memory that the engine may take
+    # The share of the memory that the engine may take; its own default where `None`.
+    gpu_memory_utilization: float | None = None
     enable_prefix_caching: bool = True  # whether blocks that were computed before are used again
     enable_chunked_prefill: bool = True  # whether a prompt may be cut to fill a step
     # Whether sequences that decode share a step with prompts, or wait for them: SGLang's name.

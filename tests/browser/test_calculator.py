@@ -6,16 +6,20 @@ import json
 import random
 import re
 from itertools import product
+from typing import get_args
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from course_lib import CourseError, chip, llm, model
 from course_tools import calibrate
 from course_tools.counting import from_config
 from course_tools.counting.huggingface import sizes
 from course_book import explore
+from course_book.answers.record import Question
 from course_book.explore import serving
+from course_press.cli.app import app
 from course_press.outputs import translate
 from course_press.pages import site
 from tests.browser.conftest import wait_for
@@ -302,11 +306,48 @@ def test_the_same_in_python_says_the_same(visit, capsys):
     exec(code, names)
     shown = page.evaluate(f"document.querySelector('{BOX}').answer.decode")
     assert names["step"].lower == pytest.approx(shown)
-    command = page.text_content("[data-copied=command]")
+    command = page.text_content("[data-copied=predict]")
     assert command == (
         "course predict mixtral-8x7b h100-sxm --batch 16 --context 40000 --weights fp8 "
         "--compute fp8 --tp 2 --link nvlink --calibrated"
     )
+
+
+ASKED = (
+    "",
+    "?calculate.model=qwen3-8b&calculate.chip=l40s&calculate.batch=3&calculate.context=100",
+    "?calculate.model=deepseek-v3&calculate.chip=h200-sxm&calculate.tp=8&calculate.count=16"
+    "&calculate.cache=fp8&calculate.weights=fp8&calculate.batch=64&calculate.context=8192",
+)
+
+
+@pytest.mark.parametrize("query", ASKED)
+def test_every_question_is_a_command_that_answers(visit, query):
+    """As the form has it: what it shows is no claim that is refused."""
+    page = opened(visit, query=query)
+    for verb in get_args(Question):
+        line = page.text_content(f"[data-copied={verb}]").split()
+        assert line[:2] == ["course", verb]
+        if verb in ("diagnose", "me"):  # of a reader's own
+            continue
+        done = CliRunner().invoke(app, [*line[1:], "--json"])
+        if "no layout" in str(done.exception):  # so few chips do not hold a large model's step
+            continue
+        assert isinstance(done.exception, SystemExit | None), (line, done.exception)
+        found = json.loads(done.stdout)
+        if verb == "verify":
+            assert found["verdict"] == "possible", line
+        if verb == "predict":
+            shown = page.evaluate(f"document.querySelector('{BOX}').answer.decode_likely")
+            assert found["expected_s"] == pytest.approx(shown, rel=1e-6)
+
+
+def test_a_command_is_copied_by_the_keyboard(visit):
+    page = opened(visit)
+    button = page.locator(".calc-verbs .copy").first
+    button.focus()
+    page.keyboard.press("Enter")
+    wait_for(page, "document.querySelector('.calc-verbs .copy').textContent == 'Copied'")
 
 
 def test_a_card_to_share_is_1200_by_630(visit):

@@ -409,9 +409,6 @@ CALLS = [
     Call(ops.quantized_matmul, {"B": 4, "D": 64, "F": 128, "x": "bf16", "w": "fp8"}),
     Call(calibrate.calibration, {"chip": "h100-sxm", "dtype": "bf16", "engine": "typical"}),
     Call(calibrate.calibrations, {}),
-    Call(
-        calibrate.coverage, {"prediction": calibrate.Prediction(2.0, 1.0, 3.0, ""), "measured": 2.0}
-    ),
     Call(calibrate.mean_error, {"expected": 2.0, "measured": 1.5}),
     Call(calibrate.Prediction, {"expected": 2.0, "low": 1.0, "high": 3.0, "source": ""}),
     Call(

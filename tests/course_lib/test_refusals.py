@@ -58,10 +58,6 @@ MATMUL = roofline(ops.matmul(4096, 8192, 8192), H100)
         (lambda: roofline("x", H100), "work must be a Work"),
         (lambda: roofline(MATMUL, H100), "it is bounded already"),
         (lambda: calibrate.mean_error([], []), "expected must hold at least one number"),
-        (
-            lambda: calibrate.coverage(calibrate.Prediction(1, 1, 1, ""), -1.0),
-            "measured must be positive",
-        ),
         (lambda: bench.cpu_peak(4, 1e9, -256), "simd_bits"),
         (lambda: bench.matmul(np.float16(64.5), 64, 64), "M must be one positive whole number"),
     ],

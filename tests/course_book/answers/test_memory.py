@@ -38,6 +38,20 @@ def test_other_versions_have_a_wider_range_and_are_named():
     assert other.range.high - other.range.low > seen.range.high - seen.range.low
 
 
+# github.com/vllm-project/vllm, issues 27508 and 21348: Available KV cache memory, GiB.
+@pytest.mark.parametrize(
+    ("key", "version", "how", "said"),
+    [
+        ("gpt-oss-120b", "0.11.0", {"utilization": 0.95, "tokens": 1_024}, 1.71),
+        ("qwen3-235b-a22b", "0.9.2", {"tp": 4, "w": "fp8-block"}, 8.11),
+    ],
+)
+def test_lines_that_no_constant_was_fitted_to_lie_in_the_range(key, version, how, said):
+    found = fits(key, "h100-sxm", f"vllm@{version}", **how)
+    assert found.range.low <= said * 2**30 <= found.range.high
+    assert ("experts" in found.assumed) is ("tp" in how)
+
+
 def test_both_conventions_of_windows_are_told():
     said = fits("gemma-3-27b", "h200-sxm", "vllm@0.12.0").assumed["sliding_windows"]
     assert said["all_layers_bytes_per_token"] == 62 * 8192 * 2 / 2

@@ -22,6 +22,7 @@ ELSEWHERE = {
     "check": "reads all languages for a minute; make lint does that",
     "release": "checks the whole book first",
     "stamp": "writes into the chapters",
+    "me": "measures the machine for a minute",
     "lab": "measures for a minute, needs a reader's own results, or rents a machine",
     "results": "checks what a reader measured",
     "grade": "needs a student's file",
@@ -38,7 +39,7 @@ def test_what_does_not_run_here_is_a_command_of_the_readme_and_few_are():
     assert set(ELSEWHERE) <= {asked(line) for line in COURSE}
     assert len(COURSE) > 25
     reader = [asked(line) for line in COURSE]
-    assert reader[:6] == ["fits", "predict", "verify", "diagnose", "serve", "train"]
+    assert reader[:7] == ["fits", "predict", "verify", "diagnose", "serve", "train", "me"]
     assert reader.index("diagnose") < reader.index("build")
 
 

@@ -1,17 +1,23 @@
 """What a reader sees at a terminal of 80 columns, in a pipe, and without what the program needs."""
 
+import io
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
 
 import pytest
+from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from course_lib import CourseError, chips, specs
+from course_book.text import in_language, languages
+from course_press.cli import assistants, console
 from course_press.cli.app import app
+from tests.course_press.cli.test_readme import FIRST, asked
 from tests.course_press.conftest import course
 
 RUN = [sys.executable, "-m", "course_press"]
@@ -70,6 +76,34 @@ def test_no_quantity_is_broken_at_a_terminal():
     quantities = re.findall(r"\d[\d.,]* (?:[pnµm]?s|[kMGT]?B)\b", begins)
     assert len(quantities) == 4
     assert all(one in seen for one in quantities)
+
+
+QUESTIONS = [line for line in FIRST if asked(line) in assistants.commands()]
+
+
+@pytest.mark.parametrize("lang", languages())
+@pytest.mark.parametrize("line", QUESTIONS)
+def test_no_word_or_quantity_of_an_answer_is_broken_at_80_columns(line, lang, monkeypatch):
+    def said(**how):
+        out = io.StringIO()
+        monkeypatch.setattr(console, "out_console", console._Console(file=out, **how))
+        with in_language(lang):
+            app(shlex.split(line)[1:], standalone_mode=False)
+        return out.getvalue()
+
+    piped = said(width=console.PIPED)
+    seen = said(width=80, force_terminal=True, color_system=None)
+    assert all(cell_len(row) <= 80 for row in seen.splitlines())
+    assert set(seen.split()) <= set(piped.split())
+    assert not re.search(r"\d\n(?:[pnµm]?s|[kMGT]?B|×|%)\b", seen)
+
+
+def test_the_help_fits_one_screen_and_begins_with_the_questions():
+    seen = course(".", "--help").stdout.splitlines()
+    assert len(seen) + ("me" not in assistants.commands()) <= 46
+    commands = [row.split()[1] for row in seen if re.match(r"│ [a-z]", row)]
+    asked_first = [*assistants.commands()]
+    assert commands[: len(asked_first)] == asked_first
 
 
 @pytest.mark.parametrize("group", [app, *(one.typer_instance for one in app.registered_groups)])

@@ -7,6 +7,8 @@ import pytest
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
+from course_lib import CourseError
+from course_tools.claims import SPEEDS
 from course_tools.measured import FOLDER
 from course_press.cli.app import app
 
@@ -93,3 +95,37 @@ def test_a_lab_s_results_and_a_folder_are_judged_row_by_row(tmp_path):
     assert "others.csv:2" in shown.stdout
     (tmp_path / "empty.csv").write_text("model,chip\n")
     assert "no rows" in str(verify(tmp_path / "empty.csv").exception)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "model,gpu,tok/s,batch\nllama-3-8b,H100,100,1\nllama-3-8b,H100,90000,1\n",
+        json.dumps(
+            [
+                {"model": "llama-3-8b", "gpu": "H100", "tok/s": rate, "batch": 1}
+                for rate in (100, 90_000)
+            ]
+        ),
+    ],
+    ids=["csv", "json"],
+)
+def test_a_table_comes_by_standard_input(written):
+    done = CliRunner().invoke(app, ["verify", "-", "--json"], input=written)
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["n"], found["impossible"]) == (1, 2, 1)
+    assert [one["where"][:6] for one in found["claims"]] == ["stdin."] * 2
+
+
+def test_with_nothing_said_there_is_an_example_of_each_kind_and_all_run(tmp_path, monkeypatch):
+    done = CliRunner().invoke(app, ["verify"])
+    assert isinstance(done.exception, CourseError)
+    examples = [line.partition("  #")[0].split()[1:] for line in done.stdout.splitlines()]
+    said = {one.removeprefix("--").replace("-", "_") for line in examples for one in line}
+    assert said >= {*SPEEDS, "collective"}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results.csv").write_text("model,gpu,tok/s\nllama-3-8b,H100,9\n")
+    for line in examples:
+        assert CliRunner().invoke(app, line).exit_code == 0, line
+    asked = CliRunner().invoke(app, ["verify", "--json"])
+    assert asked.stdout == ""

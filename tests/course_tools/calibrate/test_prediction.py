@@ -649,11 +649,7 @@ def test_ranges_widen_as_independent_doubts_add():
     assert low < 0.9
 
 
-def test_coverage_and_error_are_counted_right():
-    likely = calibrate.Prediction(
-        np.array([1.0, 2.0]), np.array([0.5, 1.9]), np.array([1.5, 2.1]), ""
-    )
-    assert calibrate.coverage(likely, [1.0, 3.0]) == 0.5
+def test_the_error_is_counted_right():
     assert calibrate.mean_error([1.0, 2.0], [2.0, 1.0]) == pytest.approx(0.75)
 
 
