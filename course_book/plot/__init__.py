@@ -1,6 +1,6 @@
 """Figures, one function a kind."""
 
-from course_book.plot.charts import parity, roofline, sweep
+from course_book.plot.charts import parity, roofline, strips, sweep
 from course_book.plot.colors import LINES, MARKERS, PATHS, own_tone, tones
 from course_book.plot.diagram import Diagram, bars, flow
 from course_book.plot.figure import GRID, INK, SHADES, Plot
@@ -25,6 +25,7 @@ __all__ = [
     "own_tone",
     "parity",
     "roofline",
+    "strips",
     "sweep",
     "tones",
 ]

@@ -236,3 +236,68 @@ def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> P
             names.append(Name(label, color, [*shown, text], marker=marker))
         axes.set(xlim=(low, high), ylim=(low, high))
     return Plot(figure, names)
+
+
+def strips(
+    rows: Mapping[str, ArrayLike],
+    *,
+    x_label: str,
+    spans: Mapping[str, tuple[float, float]] | None = None,
+    levels: Mapping[str, float] | None = None,
+) -> Plot:
+    """Values of several things beside one another: a row of dots for each, on one log axis.
+
+    Parameters
+    ----------
+    rows : by label, the row's values in SI units. What a label begins with, up to a comma, has one
+        color.
+    x_label : symbol and unit, ``"TTFT (s)"`` or ``"ŷ / y"`` say.
+    spans : by the label of a row, from where to where it has a bar: an interval, say.
+    levels : by label, values drawn as upright lines, named at their heads.
+
+    Raises
+    ------
+    CourseError
+        If there are no values, one isn't positive and finite, or a span belongs to no row.
+
+    Examples
+    --------
+    >>> from course_book import plot
+    >>> _ = plot.strips({"H100": [0.9, 1.1]}, x_label="ŷ / y", levels={"1×": 1})
+    """
+    values = {label: np.ravel(positive(f"rows[{label!r}]", of)) for label, of in rows.items()}
+    bars = {
+        known("row", label, rows, "a span belongs to no row"): np.ravel(
+            positive(f"spans[{label!r}]", ends)
+        )
+        for label, ends in (spans or {}).items()
+    }
+    lines = {
+        label: float(positive(f"levels[{label!r}]", at)) for label, at in (levels or {}).items()
+    }
+    every = np.concatenate([[], *values.values(), *bars.values(), list(lines.values())])
+    if not every.size:
+        raise CourseError("rows must hold at least one label: its values")
+    with mpl.rc_context(STYLE):
+        figure, axes = log_axes(x_label, "")
+        low, high = float(every.min()) / 1.25, float(every.max()) * 1.25
+        steps = (1, 2, 5) if high < 150 * low else (1,)
+        decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+        axes.set_xticks([step * 10.0**power for power in decades for step in steps])
+        axes.set_yscale("linear")
+        axes.set(xlim=(low, high), ylim=(len(values) - 0.6, -0.8), yticks=[])
+        kinds = [label.partition(",")[0] for label in values]
+        looks = zip(values.items(), tones(kinds), strict=True)
+        for row, ((label, dots), tone) in enumerate(looks):
+            ends = bars.get(label, [dots.min(), dots.max()])
+            axes.plot(ends, [row, row], color=LINES[tone], linewidth=5 if label in bars else 1.5,
+                      alpha=0.4, solid_capstyle="round", zorder=3)  # fmt: skip
+            axes.plot(dots, np.full(dots.size, row), MARKERS[tone], color=LINES[tone],
+                      markersize=6, alpha=0.75, zorder=4)  # fmt: skip
+            axes.annotate(label, (0, row), (2, 7), xycoords=("axes fraction", "data"),
+                          color=LINES[tone], fontweight="bold", va="bottom", **OFFSET)  # fmt: skip
+        for label, at in lines.items():
+            axes.axvline(at, **DASHED)
+            axes.annotate(label, (at, 1), (0, 3), xycoords=("data", "axes fraction"),
+                          color=MUTED, ha="center", va="bottom", **OFFSET)  # fmt: skip
+    return Plot(figure)

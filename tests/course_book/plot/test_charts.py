@@ -87,6 +87,14 @@ def dotted():
 
 
 CROWDED.append(dotted)
+CROWDED.append(
+    lambda: plot.strips(
+        {f"a kind, with its name {i}": [1, 2 + i] for i in range(9)},
+        x_label="s",
+        spans={"a kind, with its name 0": (0.5, 4)},
+        levels={"limit": 3},
+    )
+)
 
 
 def meeting():
@@ -251,6 +259,12 @@ def test_lines_are_told_apart():
             lambda: plot.sweep([1, 2], {"a": [1, 2]}, x_label="x", y_label="y", marks={"m": 0}),
             r"marks\['m'\] must be positive",
         ),
+        (lambda: plot.strips({}, x_label="s"), "rows must hold at least one label"),
+        (lambda: plot.strips({"a": [1, -2]}, x_label="s"), r"rows\['a'\] must be positive"),
+        (
+            lambda: plot.strips({"a": [1]}, x_label="s", spans={"b": (1, 2)}),
+            "unknown row .b.: choose one of a .*a span belongs to no row",
+        ),
     ],
 )
 def test_errors(call, message):
@@ -274,6 +288,17 @@ def test_parity_puts_each_measurement_over_its_prediction():
     assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
     assert axes.get_xlim() == axes.get_ylim()
     assert [axis.get_label_text() for axis in (axes.xaxis, axes.yaxis)] == ["ŷ (s)", "y (s)"]
+
+
+def test_strips_puts_each_value_in_its_row_and_kinds_in_one_color():
+    rows = {"one, a": [2.0, 3.0], "one, b": [4.0], "two": [5.0]}
+    axes = plot.strips(rows, x_label="s", spans={"two": (1.0, 9.0)}).figure.axes[0]
+    dots = [line for line in axes.lines if line.get_marker() in MARKERS]
+    assert [list(line.get_xdata()) for line in dots] == list(rows.values())
+    assert [set(line.get_ydata()) for line in dots] == [{0}, {1}, {2}]
+    first, second, third = (line.get_color() for line in dots)
+    assert first == second != third
+    assert [1.0, 9.0] in [list(line.get_xdata()) for line in axes.lines]
 
 
 @pytest.mark.parametrize(
