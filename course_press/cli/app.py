@@ -15,11 +15,12 @@ from typer import Option
 from course_lib import CourseError
 from course_book.text import in_language
 from course_press.check import parity
+from course_press.check.counts import COUNTED, counted_pages
 from course_press.check.rules import check_book
 from course_press.cli import assistants, build, exercises, grading, labs, new, predict, specs
 from course_press.cli.build import known_languages
 from course_press.cli.console import command, counted, fail_with, refuse, tell, tell_table
-from course_press.source.book import configured, languages
+from course_press.source.book import configured, languages, read_book
 from course_press.source.errors import MissingError
 from course_press.source.install import address, published
 
@@ -50,12 +51,22 @@ def course(
 
 
 @makers.command()
-def check() -> None:
+def check(
+    counts: Annotated[
+        bool, Option("--counts", help="Count what a reader sees of each page instead.")
+    ] = False,
+) -> None:
     """Check the source: references, numbers, cells, languages.
 
-    Example: `course check`
+    Example: `course check --counts`
     """
-    fail_with(check_book(Path.cwd()))
+    root = Path.cwd()
+    if not counts:
+        fail_with(check_book(root))
+        return
+    pages = (one for lang in languages(root) for one in counted_pages(read_book(root, lang)))
+    rows = ([page, *map(str, found.values())] for page, found in pages)
+    tell_table(["page", *COUNTED], rows, left=1)
 
 
 @command(makers)
