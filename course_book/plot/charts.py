@@ -16,6 +16,7 @@ from course_lib.core.checks import CourseError, known, positive
 from course_book.plot.colors import LINES, MARKERS, own_tone, tones
 from course_book.plot.figure import DASHED, INK, OFFSET, SHADES, STYLE, Plot, log_axes, name_ends
 from course_book.plot.labels import MUTED, Name
+from course_book.text import n, t
 
 
 def roofline(
@@ -32,7 +33,8 @@ def roofline(
     roofs : by label, (peak in FLOP/s, bandwidth in byte/s).
     marks : by label, arithmetic intensity in FLOP/byte: a vertical line, and a dot on every roof.
     intensity : range of the horizontal axis, FLOP/byte.
-    shade : shade the regions left of the first ridge, between the ridges, and right of the last.
+    shade : shade the regions left of the first ridge, between the ridges, and right of the last,
+        and name them, their ridges and the peak.
 
     Raises
     ------
@@ -69,10 +71,27 @@ def roofline(
             edges = [low, ridges[0], ridges[-1], high]
             for left, right, color in zip(edges, edges[1:], SHADES, strict=False):
                 axes.axvspan(left, right, color=color, linewidth=0, zorder=0)
+            _name_regions(axes, ridges, max(peak for peak, _ in roofs.values()))
         names = _name_roofs(axes, roofs, low, high)
         look = {"va": "bottom", "ha": "left", "color": INK}
         feet = [_upright(axes, label, at, bottom, (5, 6), **look) for label, at in marks.items()]
     return Plot(figure, names, feet)
+
+
+def _name_regions(axes: Any, ridges: list[float], peak: float) -> None:
+    """What limits left of the ridges and right of them, each ridge, and the peak."""
+    axes.set_ylim(top=peak * 20)
+    (low, high), small = axes.get_xlim(), {"fontsize": 9, "color": INK}
+    for left, right, bound in ((low, ridges[0], "memory"), (ridges[-1], high, "compute")):
+        name = "\n".join(t(f"{bound}-bound").replace("-", "- ").rsplit(" ", 1))
+        look = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "top", **small}
+        axes.text(np.sqrt(left * right), 0.97, name, **look)
+    # The first ridge is named above the roof and the last below it, clear of one another.
+    above, below = (ridges[0], "right", "bottom", (-4, 3)), (ridges[-1], "left", "top", (4, -5))
+    for at, ha, va, off in (above, below)[ridges[0] == ridges[-1] :]:
+        axes.annotate(n(at, "FLOP/B"), (at, peak), off, ha=ha, va=va, **OFFSET, **small)
+    look = {"ha": "right", "va": "bottom", **OFFSET, **small}
+    axes.annotate(n(peak, "FLOP/s"), (high, peak), (-2, 3), **look)
 
 
 def _upright(
