@@ -9,6 +9,7 @@ except ModuleNotFoundError as error:  # the door's first module: whoever draws c
     said = "course_book draws with matplotlib: pip install -e '.[book]'"
     raise ModuleNotFoundError(said, name=error.name) from None
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from course_lib.core import attainable, ridge
@@ -112,6 +113,7 @@ def sweep(
     marks: Mapping[str, float] | None = None,
     dots: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
     even: bool = False,
+    years: bool = False,
 ) -> Plot:
     """Quantities against a swept size, on log-log axes, each line labelled at its right end.
 
@@ -124,6 +126,7 @@ def sweep(
     marks : by label, values of `x` drawn as vertical lines.
     dots : by the label of a line, x and y of points in its colour: what was measured.
     even : whether `x` begins at 0 and goes by differences: a share, say.
+    years : whether `x` are years.
 
     Raises
     ------
@@ -138,7 +141,10 @@ def sweep(
     """
     xs = np.asarray(positive("x", x))
     with mpl.rc_context(STYLE):
-        figure, axes = log_axes(x_label, y_label, even=even)
+        figure, axes = log_axes(x_label, y_label, even=even or years)
+        if years:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.xaxis.set_major_formatter("{x:.0f}")
         ends, tone = [], dict(zip(lines, tones(list(lines)), strict=True))
         for label, values in lines.items():
             y = np.asarray(positive(f"lines[{label!r}]", values))
