@@ -9,6 +9,7 @@ except ModuleNotFoundError as error:  # the door's first module: whoever draws c
     said = "course_book draws with matplotlib: pip install -e '.[book]'"
     raise ModuleNotFoundError(said, name=error.name) from None
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from course_lib.core import attainable, ridge
@@ -16,6 +17,7 @@ from course_lib.core.checks import CourseError, known, positive
 from course_book.plot.colors import LINES, MARKERS, own_tone, tones
 from course_book.plot.figure import DASHED, INK, OFFSET, SHADES, STYLE, Plot, log_axes, name_ends
 from course_book.plot.labels import MUTED, Name
+from course_book.text import n, t
 
 
 def roofline(
@@ -32,7 +34,8 @@ def roofline(
     roofs : by label, (peak in FLOP/s, bandwidth in byte/s).
     marks : by label, arithmetic intensity in FLOP/byte: a vertical line, and a dot on every roof.
     intensity : range of the horizontal axis, FLOP/byte.
-    shade : shade the regions left of the first ridge, between the ridges, and right of the last.
+    shade : shade the regions left of the first ridge, between the ridges, and right of the last,
+        and name them, their ridges and the peak.
 
     Raises
     ------
@@ -69,10 +72,27 @@ def roofline(
             edges = [low, ridges[0], ridges[-1], high]
             for left, right, color in zip(edges, edges[1:], SHADES, strict=False):
                 axes.axvspan(left, right, color=color, linewidth=0, zorder=0)
+            _name_regions(axes, ridges, max(peak for peak, _ in roofs.values()))
         names = _name_roofs(axes, roofs, low, high)
         look = {"va": "bottom", "ha": "left", "color": INK}
         feet = [_upright(axes, label, at, bottom, (5, 6), **look) for label, at in marks.items()]
     return Plot(figure, names, feet)
+
+
+def _name_regions(axes: Any, ridges: list[float], peak: float) -> None:
+    """What limits left of the ridges and right of them, each ridge, and the peak."""
+    axes.set_ylim(top=peak * 20)
+    (low, high), small = axes.get_xlim(), {"fontsize": 9, "color": INK}
+    for left, right, bound in ((low, ridges[0], "memory"), (ridges[-1], high, "compute")):
+        name = "\n".join(t(f"{bound}-bound").replace("-", "- ").rsplit(" ", 1))
+        look = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "top", **small}
+        axes.text(np.sqrt(left * right), 0.97, name, **look)
+    # The first ridge is named above the roof and the last below it, clear of one another.
+    above, below = (ridges[0], "right", "bottom", (-4, 3)), (ridges[-1], "left", "top", (4, -5))
+    for at, ha, va, off in (above, below)[ridges[0] == ridges[-1] :]:
+        axes.annotate(n(at, "FLOP/B"), (at, peak), off, ha=ha, va=va, **OFFSET, **small)
+    look = {"ha": "right", "va": "bottom", **OFFSET, **small}
+    axes.annotate(n(peak, "FLOP/s"), (high, peak), (-2, 3), **look)
 
 
 def _upright(
@@ -93,6 +113,7 @@ def sweep(
     marks: Mapping[str, float] | None = None,
     dots: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
     even: bool = False,
+    years: bool = False,
 ) -> Plot:
     """Quantities against a swept size, on log-log axes, each line labelled at its right end.
 
@@ -105,6 +126,7 @@ def sweep(
     marks : by label, values of `x` drawn as vertical lines.
     dots : by the label of a line, x and y of points in its colour: what was measured.
     even : whether `x` begins at 0 and goes by differences: a share, say.
+    years : whether `x` are years.
 
     Raises
     ------
@@ -119,7 +141,10 @@ def sweep(
     """
     xs = np.asarray(positive("x", x))
     with mpl.rc_context(STYLE):
-        figure, axes = log_axes(x_label, y_label, even=even)
+        figure, axes = log_axes(x_label, y_label, even=even or years)
+        if years:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.xaxis.set_major_formatter("{x:.0f}")
         ends, tone = [], dict(zip(lines, tones(list(lines)), strict=True))
         for label, values in lines.items():
             y = np.asarray(positive(f"lines[{label!r}]", values))
