@@ -131,7 +131,7 @@ def _zip(files: Mapping[str, str | bytes]) -> bytes:
     with zipfile.ZipFile(packed, "w") as opened:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name)  # its date is 1980
-            script = files[name][:2] in ("#!", b"#!")
+            script = files[name][:2] == "#!"  # of bytes, none is ours to run
             entry.external_attr = (0o755 if script else 0o644) << 16
             opened.writestr(entry, files[name], zipfile.ZIP_DEFLATED)
     return packed.getvalue()
