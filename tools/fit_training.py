@@ -3,6 +3,7 @@ Ultra-Scale Playbook's cluster and framework: ``make calibrate`` runs it.
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -30,70 +31,8 @@ from course_tools.train.evidence import (
 from course_tools.train.parallelism import FOLDER, FRAMEWORK, TrainingConstants, cluster
 
 SPLITS = (("8B",), ("1B",), ("1B", "8B"))  # which models are fitted; the others are predicted
-# Where the fit starts. What it leaves as it is: `logits`, of which in bf16 the logits, the float
-# copy and its gradient live at once; `launch`, of a hundred kernels at 20 us each, forward and
-# backward; what links reach; and `update`, what AdamW reads and writes of weights and states.
-START = TrainingConstants(
-    source="physics, before any fit",
-    rows=0,
-    chips=(),
-    region={"chips": (1.0, 1.0), "sequence": (1.0, 1.0)},
-    fragmentation=1.05,
-    logits=2.0,
-    gathered=1.0,
-    passing=3.0,
-    runtime=0.25e9,
-    usable=1.0,
-    memory=0.1,
-    products=0.75,
-    attention=0.4,
-    routed=1.5,
-    traffic=8.0,
-    fused=0.5,
-    launch=2e-3,
-    launch_shared=3e-3,
-    nvlink=0.8,
-    ports=0.8,
-    gradients=0.8,
-    hides=0.9,
-    scatters=True,
-    update=60.0,
-    low=0.8,
-    high=1.25,
-    decade=0.1,
-    unlike=0.1,
-)
-# Where that of the playbook's framework and cluster starts beside what is shared: of the logits,
-# their exponentials and half as much in bf16 live at once, and nothing is hidden. Where memory is
-# `tight` and machines `far` is left as it is.
-ITS = {
-    "logits": 2.5,
-    "launch": 3e-3,
-    "launch_shared": 4.5e-3,
-    "ports": 0.4,
-    "gradients": 0.4,
-    "hides": 0.0,
-    "scatters": False,
-    "stall": 2e-3,
-    "pressure": 2.0,
-    "far": 32.0,
-    "far_ports": 4.0,
-    "far_stage": 0.8,
-}
-# What LitGPT keeps in fine-tuning, beside what all share: it reports what is in use, without what
-# the allocator loses and libraries take, for which a twentieth of the memory is left; norms take a
-# float32 copy of what comes in; logits as the playbook's. A quantised head is unpacked to 1.28 of
-# itself in bf16: its runs of inference alone, which hold nothing else but weights, say so.
-# Sharded, frozen parameters have sums of gradients too.
-LITGPT = {
-    "fragmentation": 1.0,
-    "runtime": 0.0,
-    "usable": 0.95,
-    "logits": 2.5,
-    "norms": 4.0,
-    "unpacked": 1.28,
-    "frozen_gradients": 4.0,
-}
+_GIVEN = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())
+START = msgspec.convert(_GIVEN["start"], TrainingConstants)
 MOST = dict.fromkeys(
     ("nvlink", "ports", "gradients", "hides", "products", "attention", "fused"), 1.0
 )
@@ -161,7 +100,7 @@ def fit(models: Sequence[str], shared: TrainingConstants) -> TrainingConstants:
     )
     how = msgspec.structs.replace(
         shared,
-        **ITS,
+        **_GIVEN["its"],
         rows=int(ran.sum()),
         source=source,
         chips=(CHIP,),
@@ -257,7 +196,7 @@ def fit_and_write() -> str:
     of_litgpt = (
         "memory: runs of LitGPT on A100s of 40 GB (Lightning AI, Apache-2.0); times as typical"
     )
-    tuned = msgspec.structs.replace(shared, **LITGPT, source=of_litgpt)
+    tuned = msgspec.structs.replace(shared, **_GIVEN["litgpt"], source=of_litgpt)
     written |= {f"apart/{of}": how for of, how in fits.items()}
     for name, how in written.items():
         _keep(name, msgspec.toml.encode(how).decode())
