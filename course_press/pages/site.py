@@ -14,10 +14,11 @@ from course_lib import CourseError
 from course_book.text import words
 from course_press.check import parity
 from course_press.pages import about, csp, pandoc, searchable, share, slides
-from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pages, templates
+from course_press.pages.pandoc import PrintedPage, kept, print_pages
 from course_press.pages.references import check_links, fill_references, labels_written
 from course_press.pages.render import Renderer
 from course_press.run.execute import Cache
+from course_press.source.assets import ASSETS, lean, templates
 from course_press.source.book import Book, Say, configured, languages, read_book, silent
 from course_press.source.errors import choose
 from course_press.source.files import linked, put, staged, swap_in
