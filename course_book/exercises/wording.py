@@ -23,7 +23,7 @@ _TYPED = {"": "1.2e3", "%": "0.32", "×": "2.5", "s": "1.01e-3", "B": "1.2e9"}
 _TYPED |= {"B/s": "1.2e12", "FLOP/s": "1.2e12", "FLOP/B": "240", "OP/B": "240"}
 
 
-class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AskedExercise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What stands of an exercise in the file of its chapter: as an `Exercise` has it, but choices
     may be words, and a word in capital letters one of the lists in `choices.toml`; a word behind a
     hyphen is left out.
@@ -53,7 +53,7 @@ def _choices(given: str | list[Any]) -> Sequence[Any]:
     return list(found)
 
 
-def asked_in(chapter: str) -> Mapping[str, Asked]:
+def asked_in(chapter: str) -> Mapping[str, AskedExercise]:
     """What a chapter's exercises ask, by their ids.
 
     Examples
@@ -61,7 +61,9 @@ def asked_in(chapter: str) -> Mapping[str, Asked]:
     >>> asked_in("rooflines")["rooflines-trillion"].drawn["chip"][:2]
     ['h100-sxm', 'a100-sxm-80']
     """
-    return load_toml(FOLDER / f"{known('chapter', chapter, CHAPTERS)}.toml", dict[str, Asked])
+    return load_toml(
+        FOLDER / f"{known('chapter', chapter, CHAPTERS)}.toml", dict[str, AskedExercise]
+    )
 
 
 def texts(chapter: str, lang: str) -> Mapping[str, Any]:
