@@ -5,6 +5,7 @@ import textwrap
 from functools import cache
 from importlib.metadata import metadata, version
 from pathlib import Path
+from typing import Any
 
 from course_lib import CourseError
 from course_book.text import words
@@ -41,7 +42,7 @@ def first_cell(book: Book, lang: str | None = None) -> str:
     least = metadata("course-lib")["Requires-Python"].removeprefix(">=")
     source = json.dumps("course-lib[book] @ git+{}@{}".format(*address(book)))
     no_network = json.dumps(" " + said["ui-no-network"], ensure_ascii=False)
-    given = {"said": said, "lang": lang, "least": least, "no_network": no_network}
+    given: dict[str, Any] = {"said": said, "lang": lang, "least": least, "no_network": no_network}
     given |= {"source": source if published(book) else "", "wrapped": _wrapped}
     return templates().get_template("first_cell.py.j2").render(given).rstrip("\n")
 
