@@ -166,7 +166,7 @@ def fit_and_write() -> str:
     written, ratios = {}, []
     for name in evidence.SOURCES:
         apart = fit_shared([one for one in evidence.SOURCES if one != name])
-        written[_without(name)] = apart
+        written[f"apart/without-{name.split()[-1].lower()}"] = apart
         ratios.append(evidence.speed_ratios(name, apart))
     shared = fit_shared(evidence.SOURCES)
 
@@ -225,10 +225,6 @@ def _described(how: TrainingConstants) -> TrainingConstants:
             "sequence": (float(tokens.min()), float(tokens.max())),
         },
     )
-
-
-def _without(name: str) -> str:
-    return f"apart/without-{name.split()[-1].lower()}"
 
 
 def _keep(name: str, text: str) -> None:

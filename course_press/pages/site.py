@@ -130,7 +130,7 @@ def _write_folder(files: Files, old: Path, new: Path) -> None:
     has these and no others.
     """
     there = _inside(old)
-    bodies = {path: _bytes(content) for path, content in files.items()}
+    bodies = {path: one.encode() if isinstance(one, str) else one for path, one in files.items()}
     same = {
         path
         for path, body in bodies.items()
@@ -148,10 +148,6 @@ def _write_folder(files: Files, old: Path, new: Path) -> None:
 
 def _inside(folder: Path) -> set[str]:
     return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
-
-
-def _bytes(content: str | bytes | None) -> bytes | None:
-    return content.encode() if isinstance(content, str) else content
 
 
 def write_slides(root: Path, langs: Sequence[str], out: Path, *, say: Say = silent) -> None:
