@@ -245,7 +245,7 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
     if site:
         folders = {lang: (stage if (stage / lang).is_dir() else out) / lang for lang in every}
         files["sitemap.xml"] = share.sitemap(site, folders)
-    left_out = {".lua", ".csl", ".j2", ".scss", ".html", ".txt", ".woff2"}
+    left_out = {".lua", ".csl", ".j2", ".scss", ".html", ".txt", ".toml", ".woff2"}
     assets = (file for file in ASSETS.rglob("*.*") if file.suffix not in left_out)
     given = {file.relative_to(ASSETS).as_posix(): _asset(file) for file in assets}
     _write_folder(given, out / "assets", stage / "assets")
