@@ -15,7 +15,8 @@ import yaml
 from lxml import html
 
 from course_press.pages import about, quarto
-from course_press.pages.pandoc import ASSETS, run_pandoc
+from course_press.pages.pandoc import run_pandoc
+from course_press.source.assets import ASSETS
 from course_press.source.book import read_book
 from course_press.source.chapter import CITED
 from tests.conftest import once

@@ -15,7 +15,7 @@ import yaml
 from lxml import html
 
 from course_press.pages import about, quarto, site
-from course_press.pages.pandoc import ASSETS
+from course_press.source.assets import ASSETS
 from course_press.source.book import read_book
 
 ROOT = Path(__file__).parent.parent

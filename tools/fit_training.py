@@ -3,6 +3,7 @@ Ultra-Scale Playbook's cluster and framework: ``make calibrate`` runs it.
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -10,90 +11,12 @@ from numpy.typing import NDArray
 
 from course_tools.calibrate.constants import to_toml
 from course_tools.calibrate.evidence import NORMAL
-from course_tools.train.evidence import (
-    CHIP,
-    CLOCK,
-    FAST,
-    MEMORY,
-    PLAYBOOK,
-    SHARED,
-    SOURCES,
-    Check,
-    check,
-    other_runs,
-    playbook_best,
-    predict_runs,
-    published_runs,
-    shapes,
-    speed_ratios,
-)
+from course_tools.train import evidence
 from course_tools.train.parallelism import FOLDER, FRAMEWORK, TrainingConstants, cluster
 
 SPLITS = (("8B",), ("1B",), ("1B", "8B"))  # which models are fitted; the others are predicted
-# Where the fit starts. What it leaves as it is: `logits`, of which in bf16 the logits, the float
-# copy and its gradient live at once; `launch`, of a hundred kernels at 20 us each, forward and
-# backward; what links reach; and `update`, what AdamW reads and writes of weights and states.
-START = TrainingConstants(
-    source="physics, before any fit",
-    rows=0,
-    chips=(),
-    region={"chips": (1.0, 1.0), "sequence": (1.0, 1.0)},
-    fragmentation=1.05,
-    logits=2.0,
-    gathered=1.0,
-    passing=3.0,
-    runtime=0.25e9,
-    usable=1.0,
-    memory=0.1,
-    products=0.75,
-    attention=0.4,
-    routed=1.5,
-    traffic=8.0,
-    fused=0.5,
-    launch=2e-3,
-    launch_shared=3e-3,
-    nvlink=0.8,
-    ports=0.8,
-    gradients=0.8,
-    hides=0.9,
-    scatters=True,
-    update=60.0,
-    low=0.8,
-    high=1.25,
-    decade=0.1,
-    unlike=0.1,
-)
-# Where that of the playbook's framework and cluster starts beside what is shared: of the logits,
-# their exponentials and half as much in bf16 live at once, and nothing is hidden. Where memory is
-# `tight` and machines `far` is left as it is.
-ITS = {
-    "logits": 2.5,
-    "launch": 3e-3,
-    "launch_shared": 4.5e-3,
-    "ports": 0.4,
-    "gradients": 0.4,
-    "hides": 0.0,
-    "scatters": False,
-    "stall": 2e-3,
-    "pressure": 2.0,
-    "far": 32.0,
-    "far_ports": 4.0,
-    "far_stage": 0.8,
-}
-# What LitGPT keeps in fine-tuning, beside what all share: it reports what is in use, without what
-# the allocator loses and libraries take, for which a twentieth of the memory is left; norms take a
-# float32 copy of what comes in; logits as the playbook's. A quantised head is unpacked to 1.28 of
-# itself in bf16: its runs of inference alone, which hold nothing else but weights, say so.
-# Sharded, frozen parameters have sums of gradients too.
-LITGPT = {
-    "fragmentation": 1.0,
-    "runtime": 0.0,
-    "usable": 0.95,
-    "logits": 2.5,
-    "norms": 4.0,
-    "unpacked": 1.28,
-    "frozen_gradients": 4.0,
-}
+_GIVEN = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())
+START = msgspec.convert(_GIVEN["start"], TrainingConstants)
 MOST = dict.fromkeys(
     ("nvlink", "ports", "gradients", "hides", "products", "attention", "fused"), 1.0
 )
@@ -121,20 +44,20 @@ Residuals = Callable[[TrainingConstants], NDArray[np.float64]]
 
 def fit_shared(sources: Sequence[str]) -> TrainingConstants:
     """The constants that some of `SOURCES` share, each counted as much as the others."""
-    parts = {name: len(speed_ratios(name, START)) for name in sources}
+    parts = {name: len(evidence.speed_ratios(name, START)) for name in sources}
     weight = np.concatenate([np.full(many, 1 / np.sqrt(many)) for many in parts.values()])
     weight = weight / weight.mean()
 
     def off(how: TrainingConstants) -> NDArray[np.float64]:
-        ratios = np.concatenate([speed_ratios(name, how) for name in sources])
+        ratios = np.concatenate([evidence.speed_ratios(name, how) for name in sources])
         return np.asarray(weight * np.log(ratios))
 
-    return refined(START, SHARED, off, NEAR)
+    return refined(START, evidence.SHARED, off, NEAR)
 
 
 def shared_of(how: TrainingConstants) -> TrainingConstants:
     """Where the fit of one framework began: what all share, else the start."""
-    return msgspec.structs.replace(START, **{name: getattr(how, name) for name in SHARED})
+    return msgspec.structs.replace(START, **{name: getattr(how, name) for name in evidence.SHARED})
 
 
 def fit(models: Sequence[str], shared: TrainingConstants) -> TrainingConstants:
@@ -143,7 +66,7 @@ def fit(models: Sequence[str], shared: TrainingConstants) -> TrainingConstants:
     # least squares on logarithms, in which runs far off count ever less. `usable` leaves at most
     # one in a hundred runs of each model that worked above it, and is 1 at least; `low` and `high`
     # leave one in ten of these fast runs below and above.
-    runs = [published_runs(name) for name in models]
+    runs = [evidence.published_runs(name) for name in models]
     ran = np.concatenate([one.ran for one in runs])
     capacity = cluster("1xh100-sxm").chip.memory or np.inf
 
@@ -151,29 +74,33 @@ def fit(models: Sequence[str], shared: TrainingConstants) -> TrainingConstants:
         return np.asarray(np.concatenate([getattr(one, name) for one in runs])[ran])
 
     def made(how: TrainingConstants, name: str) -> NDArray[np.float64]:
-        return np.asarray(np.concatenate([predict_runs(one, how)[name] for one in runs])[ran])
+        return np.asarray(
+            np.concatenate([evidence.predict_runs(one, how)[name] for one in runs])[ran]
+        )
 
     memory, speed = np.log(of("memory")), np.log(of("tokens_per_s"))
-    weight = np.where(of("mfu") > FAST, 1.0, SLOW)
+    weight = np.where(of("mfu") > evidence.FAST, 1.0, SLOW)
     source = (
         f"runs of nanotron on H100s, {' and '.join(models)}: the data behind the figures of the "
         f"Ultra-Scale Playbook (Hugging Face, Apache-2.0)"
     )
     how = msgspec.structs.replace(
         shared,
-        **ITS,
+        **_GIVEN["its"],
         rows=int(ran.sum()),
         source=source,
-        chips=(CHIP,),
+        chips=(evidence.CHIP,),
         region={"chips": (8.0, 512.0), "sequence": (4096.0, 4096.0)},
     )
-    how = refined(how, MEMORY, lambda at: np.log(made(at, "memory")) - memory, ROOM)
-    how = refined(how, CLOCK, lambda at: weight * (speed - np.log(made(at, "tokens_per_s"))), NEAR)
+    how = refined(how, evidence.MEMORY, lambda at: np.log(made(at, "memory")) - memory, ROOM)
+    how = refined(
+        how, evidence.CLOCK, lambda at: weight * (speed - np.log(made(at, "tokens_per_s"))), NEAR
+    )
     share = max(
-        float(np.quantile(predict_runs(one, how)["memory"][one.ran], ALARMS)) / capacity
+        float(np.quantile(evidence.predict_runs(one, how)["memory"][one.ran], ALARMS)) / capacity
         for one in runs
     )
-    ratio = (made(how, "tokens_per_s") / of("tokens_per_s"))[of("mfu") > FAST]
+    ratio = (made(how, "tokens_per_s") / of("tokens_per_s"))[of("mfu") > evidence.FAST]
     return _ranged(msgspec.structs.replace(how, usable=max(share, 1.0)), ratio)
 
 
@@ -222,7 +149,7 @@ def refined(
     return put(at)
 
 
-def as_text(found: dict[tuple[str, str], Check]) -> str:
+def as_text(found: dict[tuple[str, str], evidence.Check]) -> str:
     """The errors of every model, by what was fitted, as a table."""
     lines = [f"{'fit':8}{'of':4}" + "".join(f"{head:>9}" for head, _, _ in COLUMNS)]
     for (fitted, name), one in found.items():
@@ -237,14 +164,18 @@ def fit_and_write() -> str:
     fit did not see, and those fitted apart; the errors of each model, as a table.
     """
     written, ratios = {}, []
-    for name in SOURCES:
-        apart = fit_shared([one for one in SOURCES if one != name])
-        written[_without(name)] = apart
-        ratios.append(speed_ratios(name, apart))
-    shared = fit_shared(SOURCES)
+    for name in evidence.SOURCES:
+        apart = fit_shared([one for one in evidence.SOURCES if one != name])
+        written[f"apart/without-{name.split()[-1].lower()}"] = apart
+        ratios.append(evidence.speed_ratios(name, apart))
+    shared = fit_shared(evidence.SOURCES)
 
     fits = {"+".join(models): fit(models, shared) for models in SPLITS}
-    checks = {(of, name): check(name, how) for of, how in fits.items() for name in shapes()}
+    checks = {
+        (of, name): evidence.check(name, how)
+        for of, how in fits.items()
+        for name in evidence.shapes()
+    }
     held_out = [one for (of, name), one in checks.items() if name not in of]
     off = [(one.tokens_per_s / one.runs.tokens_per_s)[one.fast] for one in held_out]
     whole = _ranged(fits.pop("+".join(SPLITS[-1])), np.concatenate(off))
@@ -252,18 +183,18 @@ def fit_and_write() -> str:
     doubt = np.concatenate([np.log(one.memory / one.runs.memory)[one.runs.ran] for one in held_out])
     spread = float(np.ptp(np.quantile(doubt, ENDS))) / 2 / NORMAL
     whole = msgspec.structs.replace(whole, memory=spread, piped=_piped(whole))
-    same = {name: getattr(whole, name) for name in (*MEMORY, "memory", "usable")}
+    same = {name: getattr(whole, name) for name in (*evidence.MEMORY, "memory", "usable")}
     shared = _ranged(_described(msgspec.structs.replace(shared, **same)), *ratios)
     of_litgpt = (
         "memory: runs of LitGPT on A100s of 40 GB (Lightning AI, Apache-2.0); times as typical"
     )
-    tuned = msgspec.structs.replace(shared, **LITGPT, source=of_litgpt)
+    tuned = msgspec.structs.replace(shared, **_GIVEN["litgpt"], source=of_litgpt)
     written |= {f"apart/{of}": how for of, how in fits.items()}
     for name, how in written.items():
         _keep(name, msgspec.toml.encode(how).decode())
     _keep(FRAMEWORK, to_toml(msgspec.to_builtins(shared)))
     _keep("litgpt", to_toml(msgspec.to_builtins(tuned)))
-    _keep(PLAYBOOK, to_toml(msgspec.to_builtins(whole)))
+    _keep(evidence.PLAYBOOK, to_toml(msgspec.to_builtins(whole)))
     return as_text(checks)
 
 
@@ -271,33 +202,29 @@ def _piped(how: TrainingConstants) -> float:
     """How much longer steps took with a pipeline, in the mean and beside what was expected, than
     without one, of runs that were expected to be fast.
     """
-    checks = [check(name, how) for name in shapes()]
+    checks = [evidence.check(name, how) for name in evidence.shapes()]
     ratio = np.concatenate([one.tokens_per_s / one.runs.tokens_per_s for one in checks])
-    used = ratio * np.concatenate([one.runs.mfu for one in checks]) > FAST
+    used = ratio * np.concatenate([one.runs.mfu for one in checks]) > evidence.FAST
     piped = np.array([way.pp > 1 for one in checks for way in one.runs.layouts])
     return float(np.mean(ratio[used & piped]) / np.mean(ratio[used & ~piped]))
 
 
 def _described(how: TrainingConstants) -> TrainingConstants:
     """With what was fitted."""
-    others = other_runs()
-    best = [playbook_best(name) for name in shapes()]
+    others = evidence.other_runs()
+    best = [evidence.playbook_best(name) for name in evidence.shapes()]
     tokens = np.concatenate([one.sequence for one in others])
     chips = [one.on.count for one in others]
     return msgspec.structs.replace(
         how,
         source="runs of LLM Foundry on A100s, of MaxText on TPUs, and nanotron's best on H100s",
         rows=len(tokens) + sum(len(one.layouts) for one in best),
-        chips=tuple(sorted({one.on.chip.key for one in others} | {CHIP})),
+        chips=tuple(sorted({one.on.chip.key for one in others} | {evidence.CHIP})),
         region={
             "chips": (float(min(chips)), float(max(chips))),
             "sequence": (float(tokens.min()), float(tokens.max())),
         },
     )
-
-
-def _without(name: str) -> str:
-    return f"apart/without-{name.split()[-1].lower()}"
 
 
 def _keep(name: str, text: str) -> None:

@@ -1,9 +1,10 @@
 """Exercises that recognise a mistake: the answer and each misconception are functions of figures
 from the spec tables.
 
-The functions stand in `course_book.exercises.bank`, one module a chapter; the texts in
-`data/exercises`, one file a chapter and language. `check` says what an answer is, and where it is
-wrong in a way that others were wrong before, what was probably done.
+The functions stand in `course_book.exercises.bank`, one module a chapter; in `data/exercises`,
+what their parameters may be, one file a chapter, and the texts, one a chapter and language.
+`check` says what an answer is, and where it is wrong in a way that others were wrong before, what
+was probably done.
 
 >>> from course_book.exercises import check
 >>> check("int8-p2", 121).verdict, check("int8-p2", 120).names

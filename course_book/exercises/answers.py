@@ -12,7 +12,7 @@ import numpy as np
 
 from course_lib.core.checks import CourseError, nearest, shown
 from course_book.exercises.problem import Exercise, Variant, Verdict
-from course_book.exercises.wording import CHAPTERS, example, phrases, wrong_unit
+from course_book.exercises.wording import CHAPTERS, asked_in, example, phrases, wrong_unit
 from course_book.text import UNITS, Shown, code, language, parse_number, plain, t
 from course_book.text.parsing import readings, split_number
 
@@ -30,17 +30,19 @@ def all() -> tuple[Exercise, ...]:
 
 @cache
 def _bank() -> Mapping[str, Exercise]:
+    """What `data/exercises/<chapter>.toml` asks, with the function of that name that solves it."""
     found: dict[str, Exercise] = {}
     for chapter in CHAPTERS:
         module = import_module(f"course_book.exercises.bank.{chapter.replace('-', '_')}")
-        for one in vars(module).values():
-            if not isinstance(one, Exercise):
-                continue
-            if one.id in found or one.unit not in UNITS:
+        for id_, asked in asked_in(chapter).items():
+            solve = getattr(module, id_.replace("-", "_"), None)
+            if id_ in found or asked.unit not in UNITS or solve is None:
                 raise CourseError(
-                    f"exercise {one.id!r} of {chapter}: its id must be new, its unit known"
+                    f"exercise {id_!r} of {chapter}: its id must be new, its unit known, and a "
+                    f"function of its name in {module.__name__}"
                 )
-            found[one.id] = one
+            how = asked.tolerance, asked.whole, asked.few
+            found[id_] = Exercise(id_, chapter, asked.unit, asked.drawn, solve, *how)
     return found
 
 

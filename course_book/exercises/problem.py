@@ -80,7 +80,7 @@ class Solution(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exercise:
-    """A problem with one number for an answer: `ask` makes one of a function.
+    """A problem with one number for an answer: its function and what its chapter’s file says of it.
 
     Attributes
     ----------
@@ -146,31 +146,6 @@ class Exercise:
     def room(self, value: float) -> float:
         """How far from `value` another number may lie and still be taken for it."""
         return WHOLE if self.whole else self.tolerance * abs(value)
-
-
-def ask(
-    unit: str,
-    *,
-    tolerance: float = 0.02,
-    whole: bool = False,
-    few: bool = False,
-    **choices: str | Sequence[Any],
-) -> Callable[[Callable[..., Solution]], Exercise]:
-    """Make an exercise of the function that solves it, whose name is its id and whose module its
-    chapter; choices may be words, and names of what belongs together are joined by ``__``.
-    """
-    split = {
-        names.replace("__", " "): values.split() if isinstance(values, str) else values
-        for names, values in choices.items()
-    }
-
-    def asked(solve: Callable[..., Solution]) -> Exercise:
-        id_, chapter = (
-            name.replace("_", "-") for name in (solve.__name__, solve.__module__.split(".")[-1])
-        )
-        return Exercise(id_, chapter, unit, split, solve, tolerance, whole, few)
-
-    return asked
 
 
 @cache

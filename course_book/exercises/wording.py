@@ -1,8 +1,12 @@
-"""The texts of exercises: a file for each chapter and language, and one for what all share."""
+"""The texts of exercises: a file for each chapter and language, and one for what all share; and a
+file for each chapter of what their parameters may be.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from course_lib.core.checks import known
 from course_lib.specs import load_toml
@@ -17,6 +21,49 @@ FOLDER = DATA / "exercises"
 # For each unit a number in SI base units, as code writes it.
 _TYPED = {"": "1.2e3", "%": "0.32", "×": "2.5", "s": "1.01e-3", "B": "1.2e9"}
 _TYPED |= {"B/s": "1.2e12", "FLOP/s": "1.2e12", "FLOP/B": "240", "OP/B": "240"}
+
+
+class AskedExercise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What stands of an exercise in the file of its chapter: as an `Exercise` has it, but choices
+    may be words, and a word in capital letters one of the lists in `choices.toml`; a word behind a
+    hyphen is left out.
+    """
+
+    unit: str
+    choices: dict[str, str | list[Any]]
+    tolerance: float = 0.02
+    whole: bool = False
+    few: bool = False
+
+    @property
+    def drawn(self) -> dict[str, Sequence[Any]]:
+        """The choices, each list written out."""
+        return {names: _choices(given) for names, given in self.choices.items()}
+
+
+def _choices(given: str | list[Any]) -> Sequence[Any]:
+    if isinstance(given, list):
+        return [tuple(one) if isinstance(one, list) else one for one in given]
+    found: dict[Any, None] = {}
+    for word in given.split():
+        if word.startswith("-"):
+            del found[word[1:]]
+        else:
+            found |= dict.fromkeys(_choices(_load("choices.toml").get(word, [word])))
+    return list(found)
+
+
+def asked_in(chapter: str) -> Mapping[str, AskedExercise]:
+    """What a chapter's exercises ask, by their ids.
+
+    Examples
+    --------
+    >>> asked_in("rooflines")["rooflines-trillion"].drawn["chip"][:2]
+    ['h100-sxm', 'a100-sxm-80']
+    """
+    return load_toml(
+        FOLDER / f"{known('chapter', chapter, CHAPTERS)}.toml", dict[str, AskedExercise]
+    )
 
 
 def texts(chapter: str, lang: str) -> Mapping[str, Any]:

@@ -6,10 +6,10 @@ Each refuses, with a `CourseError`, to begin at what it does not offer.
 from course_book.explore.choices import CHIPS
 from course_book.explore.engines import EngineExplorer, capacity, slo
 from course_book.explore.grid import NONE, Axis, ChartLayer, Field, TableRow
-from course_book.explore.inference import CONTEXT, MODELS, Decode, decode, upgrade
+from course_book.explore.inference import CONTEXT, Decode, decode, upgrade
 from course_book.explore.maps import Map, Tile, ticks
-from course_book.explore.operators import BALANCED, DTYPES, Roofline, batch, network, roofline
-from course_book.explore.serving import Calculated, Calculator, advice, calculator, limits
+from course_book.explore.operators import BALANCED, Roofline, batch, network, roofline
+from course_book.explore.serving import Calculator, advice, calculator, limits
 from course_book.explore.training import layouts
 from course_book.explore.views import Endless, Explorer, color_of, ranges
 
@@ -17,11 +17,8 @@ __all__ = [
     "BALANCED",
     "CHIPS",
     "CONTEXT",
-    "DTYPES",
-    "MODELS",
     "NONE",
     "Axis",
-    "Calculated",
     "Calculator",
     "ChartLayer",
     "Decode",

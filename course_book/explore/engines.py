@@ -20,7 +20,7 @@ from course_lib.specs import chip, model
 from course_tools import serve
 from course_book.explore import averages
 from course_book.explore.choices import names, tabulated, vendors
-from course_book.explore.grid import Axis, ChartLayer, Compute, Field, TableRow
+from course_book.explore.grid import Axis, Compute, Field, drawn
 from course_book.explore.inference import CONTEXTS
 from course_book.explore.inference import LINE as BATCHES
 from course_book.explore.serving import link_of
@@ -141,32 +141,8 @@ def slo(
         "binds": (t("slo-limit-short"), t("memory")),
     }
     lined = ("line", "all_in", "all_out", "each_in", "each_out")
-    return EngineExplorer(
-        "slo",
-        axes,
-        _asking(ask, {"time": "s"}, words, lined),
-        [
-            ChartLayer("level", "", "wanted", color=1, name=t("srv-limit")),
-            ChartLayer("rule", "end", color="muted"),
-            *_halves("all", 0, t("srv-all")),
-            *_halves("each", 1, t("srv-each")),
-            ChartLayer("turn", "turn", "turn_rate", color=1),
-            ChartLayer("dot", "batch", "all", color=0),
-            ChartLayer("dot", "batch", "each", color=1),
-        ],
-        [
-            TableRow((f"={t('slo-step')}", "time")),
-            TableRow((f"={t('slo-all')}", "all"), color=0),
-            TableRow((f"={t('slo-each')}", "each"), color=1),
-            TableRow((f"={t('slo-limit-short')}", "within")),
-            TableRow((f"={t('in-memory')}", "fits")),
-            TableRow((f"={t('slo-allowed')}", "allowed")),
-            TableRow((f"={t('largest-batch')}", "most"), color="muted"),
-            TableRow((f"={t('slo-first')}", "binds")),
-        ],
-        x_label="B",
-        y_label=t("token-rate"),
-    )
+    computed = _asking(ask, {"time": "s"}, words, lined)
+    return EngineExplorer("slo", axes, computed, **drawn("slo"))
 
 
 def capacity(
@@ -220,34 +196,9 @@ def capacity(
 
     units = {"tpot": "s", "first": "s", "used": "%"}
     limits = tuple(map(t, ("slo-limit-short", "cap-ttft-short", "cap-places", "memory")))
-    return EngineExplorer(
-        "capacity",
-        axes,
-        _asking(ask, units, {"binds": (*limits, t("does-not-fit"))}, ("line_rate", "line_tpot")),
-        [
-            ChartLayer("level", "", "wanted", color=1, name=t("srv-limit")),
-            ChartLayer("rule", "most", color="muted", name="$Λ_{max}$"),
-            ChartLayer("line", "line_rate", "line_tpot", ("line",), color=0, name="TPOT"),
-            ChartLayer("turn", "kept", "turn_tpot", color=0),
-            ChartLayer("dot", "load", "tpot", color=0),
-        ],
-        [
-            TableRow((f"={t('cap-most')}", "most"), color="muted"),
-            TableRow((f"={t('cap-kept')}", "kept")),
-            TableRow((f"={t('slo-first')}", "binds")),
-            TableRow((f"={t('srv-replicas')}", "replicas")),
-            TableRow(("=GPUs", "gpus")),
-            TableRow((f"={t('cap-load')}", "load"), color=0),
-            TableRow((f"={t('cap-used')}", "used")),
-            TableRow((f"={t('cap-tpot')}", "tpot"), color=0),
-            TableRow((f"={t('cap-first')}", "first")),
-            TableRow((f"={t('srv-decoding')}", "users")),
-            TableRow((f"={t('srv-usd')}", "usd")),
-            TableRow((f"={t('cap-month')}", "month")),
-        ],
-        x_label=t("cap-rate"),
-        y_label="TPOT (s)",
-    )
+    words = {"binds": (*limits, t("does-not-fit"))}
+    computed = _asking(ask, units, words, ("line_rate", "line_tpot"))
+    return EngineExplorer("capacity", axes, computed, **drawn("capacity"))
 
 
 def _machine(on: str, key: str) -> dict[str, Axis]:
@@ -263,15 +214,6 @@ def _fine(label: str, values: Sequence[float], start: float) -> Axis:
 
 def _counted(keys: Sequence[str]) -> tuple[str, ...]:
     return tuple(n(int(key)) for key in keys)
-
-
-def _halves(name: str, color: int, own: str) -> Sequence[ChartLayer]:
-    """A line up to the largest batch that fits, and dashed from there on."""
-    end = ("end", f"end_{name}")
-    return [
-        ChartLayer("line", "line", f"{name}_in", ("line",), {}, color, own, end),
-        ChartLayer("dash", "line", f"{name}_out", ("line",), {}, color, own, end),
-    ]
 
 
 def _asking(

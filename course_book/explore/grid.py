@@ -5,13 +5,19 @@ a notebook with a live kernel computes the same quantities for any other value.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from typing import Any, Literal, Self, TypeAlias
 
+import msgspec
+
 from course_lib.core.checks import CourseError, known
+from course_lib.specs import load_toml
+from course_book.files import DATA
+from course_book.plot.colors import PATHS
 from course_book.text import n, t
 
 # Shown where there is no value.
@@ -241,3 +247,36 @@ class Grid:
             changed: dict[str, Any] = {"values": tuple(values), "texts": tuple(texts)}
             axes[name] = replace(axes[name], groups=(), **changed)
         return replace(self, axes=axes), dict(chosen)
+
+
+def drawn(name: str) -> dict[str, Any]:
+    """What `data/explorers.toml` says that an explorer draws and writes, in the page's language.
+
+    Examples
+    --------
+    >>> drawn("batch")["head"][3]
+    'bound'
+    """
+    kinds = {"layers": list[ChartLayer], "rows": list[TableRow]}
+    given = _said(_given()[name])
+    return {key: msgspec.convert(one, kinds.get(key, Any)) for key, one in given.items()}
+
+
+@cache
+def _given() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = load_toml(DATA / "explorers.toml", dict)
+    return found
+
+
+def _said(given: Any) -> Any:
+    """With words in the page's language, and colors by their places."""
+    if isinstance(given, str):
+        return re.sub("<([a-z-]+)>", lambda word: t(word[1]), given)
+    if isinstance(given, list):
+        return list(map(_said, given))
+    if isinstance(given, dict):
+        own = (
+            {"color": PATHS.get(color, color)} if (color := given.get("color")) is not None else {}
+        )
+        return {key: _said(one) for key, one in given.items()} | own
+    return given

@@ -21,9 +21,8 @@ from course_lib.specs.catalog import transformer
 from course_lib.workloads import llm
 from course_book.explore import choices
 from course_book.explore.choices import CHIPS, format_of, names, peak_of, places, tabulated
-from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
+from course_book.explore.grid import Axis, Field, drawn
 from course_book.explore.views import Endless, Explorer
-from course_book.plot import PATHS
 from course_book.text import named, t
 
 MODELS = ("qwen3-8b", "qwen3-30b-a3b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b")
@@ -117,27 +116,7 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
             **{f"{to}{name}": sides[to][name] for name in sides[""] for to in sides},
         }
 
-    return Explorer(
-        "upgrade",
-        axes,
-        compute,
-        [
-            ChartLayer("level", "", "rates", color=PATHS["math"], name="FLOP/s"),
-            ChartLayer("level", "", "widths", color=PATHS["memory"], name="B/s"),
-            ChartLayer("line", "batch", "gain", ("batch",), color=0, name="T/T′"),
-            ChartLayer("dot", "batch", "gain", color=0),
-        ],
-        [
-            TableRow(("@chip", "time", "bound", "fit")),
-            TableRow(("@to", "to_time", "to_bound", "to_fit")),
-            TableRow((f"={t('speed-up')}", "gain", "=", "="), color=0),
-            TableRow((f"={t('peak-ratio')}", "rates", "=", "="), color=PATHS["math"]),
-            TableRow((f"={t('bandwidth-ratio')}", "widths", "=", "="), color=PATHS["memory"]),
-        ],
-        head=("", "T", t("bound"), t("memory")),
-        x_label="B",
-        y_label="T/T′",
-    )
+    return Explorer("upgrade", axes, compute, **drawn("upgrade"))
 
 
 def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) -> Decode:
@@ -201,29 +180,7 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
             "end_rate": Field(of, formulas.throughput(most, end), rate_unit),
         }
 
-    end = ("end", "end_rate")
-    return Decode(
-        "decode",
-        axes,
-        tabulated(of[:2], ask),
-        [
-            ChartLayer("rule", "limit", color="muted", name=t("largest-batch-short")),
-            ChartLayer("line", "reach", "inside", ("line",), {}, "@chip", "@chip", end),
-            ChartLayer("dash", "reach", "outside", ("line",), {}, "@chip", t("does-not-fit"), end),
-            ChartLayer("dot", "time", "rate", color="@chip"),
-        ],
-        [
-            TableRow((f"={t('latency')}", "time"), color="@chip"),
-            TableRow((f"={t('throughput')}", "rate"), color="@chip"),
-            TableRow((f"={t('bound')}", "bound")),
-            TableRow((f"={t('memory-needed')}", "needed")),
-            TableRow((f"={t('memory')}", "available")),
-            TableRow((f"={t('in-memory')}", "fit")),
-            TableRow((f"={t('largest-batch')}", "most"), color="muted"),
-        ],
-        x_label="T (s)",
-        y_label=f"P ({t('token-rate')})",
-    )
+    return Decode("decode", axes, tabulated(of[:2], ask), **drawn("decode"))
 
 
 def _models(start: str) -> Axis:

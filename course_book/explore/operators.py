@@ -1,6 +1,6 @@
 """Explorers of single operators: the roofline, a product's batch, a product split over chips."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,8 @@ from course_lib.specs import Accelerator, chip
 from course_lib.specs import chip as accelerator
 from course_book.explore import choices
 from course_book.explore.choices import CHIPS, format_of, names, peak_of, places, tabulated
-from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
+from course_book.explore.grid import Axis, Field, drawn
 from course_book.explore.views import Explorer
-from course_book.plot import PATHS
 from course_book.text import n, named, t
 
 DTYPES = ("bf16", "fp16", "fp8", "int8", "fp4")
@@ -121,19 +120,7 @@ def roofline(
         }
 
     by = ("chip", "dtype", "kernel")
-    sides: list[Mapping[str, str]] = [{"chip": "other"}, {}]
-    cells = ("@chip", "ridge", "I", "rate", "time", "bound")
-    return Roofline(
-        "roofline",
-        axes,
-        tabulated(by, ask),
-        [ChartLayer("line", "x", "y", ("corner",), at, "@chip", "@chip") for at in sides]
-        + [ChartLayer("dot", "I", "rate", (), at, "@chip") for at in sides],
-        [TableRow(cells, (), at, "@chip") for at in reversed(sides)],
-        head=(t("chip"), "I*", "I", "P", "T", t("bound")),
-        x_label="I (FLOP/B)",
-        y_label="P (FLOP/s)",
-    )
+    return Roofline("roofline", axes, tabulated(by, ask), **drawn("roofline"))
 
 
 def batch(
@@ -184,21 +171,7 @@ def batch(
             "peak": Field(by[:-1], peak, "FLOP/s"),
         }
 
-    line: dict[str, Any] = {"color": "@chip", "name": "@chip", "bend": ("first", "peak")}
-    return Explorer(
-        "batch",
-        axes,
-        tabulated(("chip", "w", "compute"), ask),
-        [
-            ChartLayer("line", "size", "rate", ("chip", "B"), **line),
-            ChartLayer("turn", "first", "peak", ("chip",), color="@chip"),
-            ChartLayer("dot", "size", "rate", ("chip",), color="@chip"),
-        ],
-        [TableRow(("@chip", "rate", "time", "bound", "first"), ("chip",), color="@chip")],
-        head=(t("chip"), "P", "T", t("bound"), "B*"),
-        x_label="B",
-        y_label="P (FLOP/s)",
-    )
+    return Explorer("batch", axes, tabulated(("chip", "w", "compute"), ask), **drawn("batch"))
 
 
 def network(*, B: int = 512) -> Explorer:
@@ -247,28 +220,8 @@ def network(*, B: int = 512) -> Explorer:
             "width": Field(by[:2], width),
         }
 
-    parts = {
-        "math": (PATHS["math"], t("compute-time"), "$T_{math}$"),
-        "memory": (PATHS["memory"], t("memory-time"), "$T_{memory}$"),
-        "comms": (PATHS["network"], t("network-time"), "$T_{network}$"),
-    }
-    drawn = [
-        ChartLayer("line", "size", name, ("B",), color=tone, name=symbol)
-        for name, (tone, _, symbol) in parts.items()
-    ]
-    return Explorer(
-        "network",
-        axes,
-        tabulated(("link", "chips", "latency"), ask),
-        [*drawn, *(ChartLayer("dot", "size", name, color=parts[name][0]) for name in parts)],
-        [
-            *(TableRow((f"={word}", name), color=tone) for name, (tone, word, _) in parts.items()),
-            TableRow((f"={t('bound')}", "bound")),
-            TableRow((f"={t('enough-width')}", "width")),
-        ],
-        x_label="B",
-        y_label="T (s)",
-    )
+    computed = tabulated(("link", "chips", "latency"), ask)
+    return Explorer("network", axes, computed, **drawn("network"))
 
 
 def _kernels() -> dict[str, tuple[str, Callable[[str], Work]]]:

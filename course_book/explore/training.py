@@ -14,7 +14,7 @@ from course_lib.core import CourseError
 from course_lib.specs import model
 from course_tools import train
 from course_book.explore.choices import tabulated
-from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
+from course_book.explore.grid import Axis, Field, drawn
 from course_book.explore.maps import Map
 from course_book.text import t
 
@@ -101,26 +101,7 @@ def layouts(
             },
         }
 
-    tip = ("=TP", "@tp", "=· PP", "@pp", "=·", "needed", "=·", "fit", "=·", "lost")
-    rows, pair = {name: t(f"layouts-row-{name}") for name in QUANTITIES}, ("tp", "pp")
-    return Map(
-        "layouts",
-        axes,
-        tabulated(BY, ask),
-        [
-            ChartLayer("hatch", *pair, pair, color="muted", shade="over", tip=tip),
-            ChartLayer("cell", *pair, pair, {}, 0, t("layouts-row-rate"), shade="rate", tip=tip),
-            ChartLayer("frame", *pair, color="muted"),
-            ChartLayer("frame", "best_tp", "best_pp", color=1, name="★"),
-        ],
-        [
-            TableRow((f"={label}", name, f"best_{name}"))
-            for name, label in ({"tp": "TP", "pp": "PP"} | rows).items()
-        ],
-        head=("", t("layouts-chosen"), f"★ {t('layouts-best')}"),
-        x_label=t("layouts-tp"),
-        y_label=t("layouts-pp"),
-    )
+    return Map("layouts", axes, tabulated(BY, ask), **drawn("layouts"))
 
 
 _Run = tuple[str, int, int]  # Chips as text, the sequences of a step, and the tokens of each

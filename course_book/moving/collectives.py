@@ -360,19 +360,17 @@ def sharded_matmul(B: int, D: int, F: int, chip: Chip, link: Link) -> Moving:
     [2, 2, 4, 3, 3]
     """
     sizes = {"B": B, "D": D, "F": F}
-    done = {name: _done(way, sizes, chip, link) for name, way in _WAYS.items()}
+    done = {
+        name: net.sharded_matmul(
+            B, D, F, chip, link, {_AXIS: _SHARERS}, x_axes=dict.fromkeys(way.x, _AXIS),
+            w_axes=dict.fromkeys(way.w, _AXIS), scatter=way.scatter,
+        )
+        for name, way in _WAYS.items()
+    }  # fmt: skip
     drawn = {t(f"moving-shard-{name}"): both(_blocks, name, sizes, link, done) for name in _WAYS}
     return Moving(
         "sharded-matmul", drawn, label=t("moving-cut"), start=t("moving-shard-sums"), still=1
     )
-
-
-def _done(way: _Way, sizes: Mapping[str, int], chip: Chip, link: Link) -> Sharded:
-    return net.sharded_matmul(
-        sizes["B"], sizes["D"], sizes["F"], chip, link, {_AXIS: _SHARERS},
-        x_axes=dict.fromkeys(way.x, _AXIS), w_axes=dict.fromkeys(way.w, _AXIS),
-        scatter=way.scatter,
-    )  # fmt: skip
 
 
 def _plan(done: Sharded, link: Link) -> Iterator[tuple[str, float]]:

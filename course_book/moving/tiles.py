@@ -1,13 +1,13 @@
 """Tiles step by step: what is read again, what a chip saves that keeps it, and caches' roofs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import ceil, floor, log10
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from course_lib import ops
-from course_lib.core import Estimate, Unit, Work, attainable, ridge, roofline, total
+from course_lib.core import Estimate, Work, attainable, ridge, roofline, total
 from course_lib.core.checks import CourseError, count, positive, single
 from course_lib.specs import Accelerator
 from course_book.moving.scene import WIDE, Moving, Running, Scene, Shape, both, slowed
@@ -282,17 +282,6 @@ class _Clocks:
         return round(seconds * self.slower, 3)
 
 
-@dataclass(frozen=True)
-class _OnChip:
-    """A chip whose data lies in the memory on it."""
-
-    chip: Accelerator
-    bandwidth: float
-
-    def peak(self, dtype: str, unit: Unit = "matrix") -> float:
-        return self.chip.peak(dtype, unit)
-
-
 class _Tiled(NamedTuple):
     """A product in tiles of one size, by the bytes from main memory, and by those on the chip."""
 
@@ -350,7 +339,8 @@ def roofs(
     'the arithmetic is the limit, and the product takes at least 698 µs.'
     """
     faster = single("factor", positive("factor", factor))
-    near = _OnChip(chip, faster * chip.bandwidth)
+    # The same arithmetic, fed from the memory on the chip.
+    near = SimpleNamespace(peak=chip.peak, bandwidth=faster * chip.bandwidth)
     if count("width", width) <= LEAST:
         raise CourseError(f"width must be more than {LEAST}, the first tile (got {width})")
     walks = {count("batches", B): _walk(B, width, count("unit", unit), chip, near) for B in batches}
@@ -366,7 +356,7 @@ def roofs(
     return Moving("roofs", scenes, label=t("batch"), still=still)
 
 
-def _walk(B: int, width: int, unit: int, chip: Accelerator, near: _OnChip) -> list[_Tiled]:
+def _walk(B: int, width: int, unit: int, chip: Accelerator, near: Any) -> list[_Tiled]:
     sides = [LEAST]
     while sides[-1] < width:
         sides.append(min(2 * sides[-1], width))
@@ -402,9 +392,7 @@ def _messages(B: int, walk: Sequence[_Tiled]) -> list[str]:
 class _Roofs:
     """The roofs, and beside them a table of the times."""
 
-    def __init__(
-        self, width: float, chip: Accelerator, near: _OnChip, every: Sequence[_Tiled]
-    ) -> None:
+    def __init__(self, width: float, chip: Accelerator, near: Any, every: Sequence[_Tiled]) -> None:
         scene = self.scene = Scene(width, 592 if width < WIDE else 336, seconds=STEP)
         self.peak = chip.peak("bf16")
         levels = (chip.bandwidth, near.bandwidth)
@@ -488,7 +476,7 @@ class _Roofs:
 
 
 def _climb(
-    width: float, chip: Accelerator, near: _OnChip, walks: dict[int, list[_Tiled]], B: int
+    width: float, chip: Accelerator, near: Any, walks: dict[int, list[_Tiled]], B: int
 ) -> Scene:
     """Each tile a step: dots walk and leave a trace."""
     walk, says = walks[B], _messages(B, walks[B])

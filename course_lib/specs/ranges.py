@@ -5,56 +5,17 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
+import msgspec
+
 from course_lib.core.checks import CourseError
 from course_lib.core.dtypes import BITS
-from course_lib.specs.provenance import Figure
+from course_lib.specs.provenance import DATA, Figure
 
 Range = tuple[str, float, float]
-# What a chip's file says of it by these names: the SI unit, and what the figure of any chip lies
-# between, from a single-board computer to a whole wafer.
-PLAIN: Mapping[str, Range] = {
-    "bandwidth": ("B/s", 1e9, 1e17),
-    "memory": ("B", 2e8, 1e14),
-    "llc": ("B", 4e5, 4e9),
-    "scratchpad": ("B", 2e5, 1e12),
-    "power": ("W", 1.5, 5e4),
-    "clock": ("Hz", 1e8, 1e10),
-    "max_clock": ("Hz", 1e8, 1e10),
-    "multiprocessors": ("1", 1, 2e6),
-    "lanes": ("1", 1, 1e5),
-    "integer_lanes": ("1", 1, 1e5),
-    "special": ("1", 1, 1e4),
-    "warps": ("1", 1, 1e4),
-    "blocks": ("1", 1, 1e4),
-    "registers": ("1", 32, 1e8),
-    "shared_memory": ("B", 1e3, 1e9),
-    "block_memory": ("B", 1e3, 1e9),
-    "latency": ("s", 1e-9, 1e-4),
-}
-# What a chip is made of: figures that its file may have under `parts`.
-PARTS: Mapping[str, Range] = {
-    # Of one multiprocessor, or of a core where a chip calls it that: `multiply_adds` are those of
-    # 16 bits that one matrix unit does in a clock, `vector_lanes` those of a chip without warps,
-    # `schedulers` those of its warps, `l1` byte of data cache and shared memory together,
-    # `shared_width` byte that its shared memory delivers in a clock.
-    "matrix_units": ("1", 1, 1e4),
-    "multiply_adds": ("1", 1, 1e8),
-    "vector_lanes": ("1", 1, 1e6),
-    "schedulers": ("1", 1, 1e3),
-    "l1": ("B", 1e3, 1e9),
-    "shared_width": ("B", 4, 1e6),
-    # Of the last-level cache: byte that it delivers in a clock, as published, and as measured.
-    "cache_width": ("B", 32, 1e8),
-    "cache_reads": ("B/s", 1e10, 1e17),
-    # Of a load, from its start to its end, as one report measured them all.
-    "shared_latency": ("s", 1e-10, 1e-5),
-    "l1_latency": ("s", 1e-10, 1e-5),
-    "cache_latency": ("s", 1e-9, 1e-5),
-    # Of main memory: its data pins, and the rate of one.
-    "pins": ("1", 8, 1e6),
-    "pin_rate": ("B/s", 1e6, 1e11),
-}
-_PEAKS = {"matrix": ("FLOP/s", 1e10, 1e19), "vector": ("FLOP/s", 1e8, 1e18)}
+# By what a chip's file says of it, what it is made of, and its peaks: the SI unit, and what the
+# figure of any chip lies between, from a single-board computer to a whole wafer.
+_GIVEN = msgspec.toml.decode((DATA / "ranges.toml").read_bytes(), type=dict[str, dict[str, Range]])
+PLAIN, PARTS = _GIVEN["plain"], _GIVEN["parts"]
 _LINK = ("B/s", 1.5e8, 1e14)
 # Sources that disagree do so by less than this factor; those that mean another unit, by more.
 APART = 100
@@ -66,7 +27,7 @@ BUILT = 0.03
 
 def range_of(name: str) -> Range:
     """The SI unit of a figure of this name, and what it lies between."""
-    return {**PLAIN, **PARTS, **_PEAKS}.get(name.partition(".")[0], _LINK)
+    return {**PLAIN, **PARTS, **_GIVEN["peaks"]}.get(name.partition(".")[0], _LINK)
 
 
 def check_figures(figures: Mapping[str, Figure]) -> None:

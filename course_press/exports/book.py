@@ -18,9 +18,10 @@ from course_lib import CourseError
 from course_book.text import words
 from course_press.pages import quarto
 from course_press.pages.about import FOLDER, FORMATS, file_name
-from course_press.pages.pandoc import ASSETS, PrintedPage, print_pages, templates
+from course_press.pages.pandoc import PrintedPage, print_pages
 from course_press.pages.references import fill_references, labels_of
 from course_press.pages.site import MARKER, rewrite_cover
+from course_press.source.assets import ASSETS, templates
 from course_press.source.book import Book, Say, read_book, silent
 from course_press.source.errors import MissingError, choose
 from course_press.source.files import mend, staged

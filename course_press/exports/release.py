@@ -1,7 +1,6 @@
 """One release of the book, from the checks before to the archive; nothing leaves this machine."""
 
 import hashlib
-import json
 import re
 import shutil
 import zipfile
@@ -9,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import NamedTuple
 
 from course_lib import CourseError
 from course_press.check.rules import check_book
@@ -37,14 +35,6 @@ _PLACES = {
 }
 
 
-class Chore(NamedTuple):
-    """Part of a release: what it does, what it leaves, and the doing."""
-
-    name: str
-    leaves: Path
-    do: Callable[[], object]
-
-
 def make_release(
     root: Path,
     version: str,
@@ -55,11 +45,11 @@ def make_release(
     dry_run: bool = False,
     say: Say = silent,
 ) -> Path:
-    """Make `out/book-<version>.zip` and its checksum; a run that was stopped goes on where it was.
+    """Make `out/book-<version>.zip` and its checksum; a run that was stopped is run again.
 
     What is not right is refused with what to do about it; a dry run stops before it would write.
     """
-    now = _checked(root, version, out, to, resumed=_state(out, version).is_file())
+    now = _checked(root, version, out, to)
     langs = languages(root)
     pages = out / "site"
     archive = out / f"book-{version}.zip"
@@ -68,33 +58,29 @@ def make_release(
         for lang in langs:
             export_book(root, lang, to, pages, say=say)
 
-    steps = [
-        Chore("notebooks", root / "notebooks", lambda: write_notebooks(root, langs, say=say)),
-        Chore("numbers that changed", root / "notebooks", lambda: _numbers(root, version, say)),
-        Chore("site", pages / "index.html", lambda: site.build(root, langs, pages, say=say)),
-        Chore(" and ".join(to), pages / about.FOLDER, downloads),
-        Chore("archive", archive, lambda: pack(root, pages, archive, day)),
-    ]
+    chores: dict[str, Callable[[], object]] = {
+        "notebooks": lambda: write_notebooks(root, langs, say=say),
+        "numbers that changed": lambda: _numbers(root, version, say),
+        "site": lambda: site.build(root, langs, pages, say=say),
+        " and ".join(to): downloads,
+        "archive": lambda: pack(root, pages, archive, day),
+    }
     if dry_run:
         say(f"version: {now} → {version}" if now != version else f"version: {version}")
-        for step in steps:
-            say(f"would make: {step.name}")
+        for name in chores:
+            say(f"would make: {name}")
         return archive
-    state = _state(out, version)
-    if not state.is_file():
-        swap_in(state, "{}\n")
     _set_version(root, version, day)
     if installed("course-lib") != version:
         raise CourseError(
             f"the pages would say {installed('course-lib')}, the version that is installed: run "
             f"make book, which installs {version}, and then course release {version} again"
         )
-    source = _source(root, version, to, day)
-    if json.loads(read_text(state)).get("source") != source and (pages / site.MARKER).is_file():
+    if (pages / site.MARKER).is_file():
         shutil.rmtree(pages)  # of another try: what is no longer asked for must not go along
-    for step in _open(steps, state, source):
-        say(step.name)
-        step.do()
+    for name, do in chores.items():
+        say(name)
+        do()
     return archive
 
 
@@ -137,12 +123,7 @@ def _below(place: Path) -> Iterator[Path]:
             yield file
 
 
-def _state(out: Path, version: str) -> Path:
-    """Where a release notes how far it came."""
-    return out / f".release-{version}.json"
-
-
-def _checked(root: Path, version: str, out: Path, to: Sequence[str], *, resumed: bool) -> str:
+def _checked(root: Path, version: str, out: Path, to: Sequence[str]) -> str:
     """The version before, where all is right for this one."""
     if not _VERSION.fullmatch(version):
         raise CourseError(f"version must be three whole numbers as in 1.2.3 (got {version!r})")
@@ -155,7 +136,7 @@ def _checked(root: Path, version: str, out: Path, to: Sequence[str], *, resumed:
     if done.returncode == 0:
         raise CourseError(f"v{version} is tagged already: give a later version")
     # Files that git would commit, but those that a release which was stopped may have written.
-    ours = [f":(exclude,top){name}" for name in (*VERSIONED, *PRINTED)] if resumed else []
+    ours = [f":(exclude,top){name}" for name in (*VERSIONED, *PRINTED)] if now == version else []
     done = numbers.git(root, "status", "--porcelain", "-z", "--", ".", *ours)
     if done.returncode:
         raise CourseError(f"{root} is no git clone: release from one ({done.stderr.strip()})")
@@ -196,29 +177,3 @@ def _numbers(root: Path, version: str, say: Say) -> None:
         return
     moves = numbers.between(root, since)
     numbers.write_page(moves, f"Since {since}, until v{version}", root / NUMBERS)
-
-
-def _source(root: Path, version: str, to: Sequence[str], day: date) -> str:
-    """A digest of all that a release is made from: whatever changes there begins it anew."""
-    digest = hashlib.sha256(f"{version} {' '.join(to)} {day}".encode())
-    for name in sorted(numbers.git(root, "ls-files", "-z").stdout.split("\0")):
-        file = root / name
-        if file.is_file() and not name.startswith(PRINTED):
-            digest.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
-    return digest.hexdigest()
-
-
-def _open(steps: Sequence[Chore], state: Path, source: str) -> Iterator[Chore]:
-    """The steps that are yet to do, each noted once it was done."""
-    noted = json.loads(read_text(state))
-    known = noted["done"] if noted.get("source") == source else []
-    done: list[str] = []
-    for step in steps:
-        # What comes after a step that is done again is done again too.
-        if step.name == "".join(known[len(done) : len(done) + 1]) and step.leaves.exists():
-            done.append(step.name)
-            continue
-        yield step
-        known = []
-        done.append(step.name)
-        swap_in(state, json.dumps({"source": source, "done": done}) + "\n")

@@ -6,6 +6,7 @@ The file is read, not run: it holds one dict.
 import ast
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -26,22 +27,8 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tells: dict[str, str]
 
 
-# Operators that only call others, by the one that does their work.
-WRAPPERS = {
-    "aten::linear": "aten::mm",
-    "aten::matmul": "aten::mm",
-    "aten::contiguous": "aten::copy_",
-    "aten::clone": "aten::copy_",
-    "aten::to": "aten::copy_",
-    "aten::_to_copy": "aten::copy_",
-}
-# The causes that are taken for one another, where a sentence tells them apart.
-CONFUSED = (
-    {"strided-copies", "round-trip"},
-    {"tiny-batches", "none"},
-    {"unfused-chain", "none"},
-    {"tiny-batches", "unfused-chain"},
-)
+_GIVEN = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())
+WRAPPERS, CONFUSED = _GIVEN["wrappers"], list(map(set, _GIVEN["confused"]))
 
 
 class _UnreadableError(Exception):

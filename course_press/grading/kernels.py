@@ -10,6 +10,7 @@ from math import ceil, isfinite, prod
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 
 from course_lib import ops
@@ -20,16 +21,9 @@ from course_press.grading.learner import EndedError, Reply, as_float
 from course_press.grading.verdict import Amount, Text, Value, message
 
 DROPPED = 0.25  # share that dropout drops, such that p, 1 - p and their inverses are told apart
+_GIVEN = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())
 # By criterion, the function that the learner writes.
-STEPS = {
-    "add": "add",
-    "fused": "bias_gelu_dropout",
-    "softmax": "softmax",
-    "matmul": "matmul",
-    "attention": "attention",
-}
-# Of the largest value in the exact result: room for the formats, and for both forms of GELU.
-TOLERANCE = {"add": 1e-6, "fused": 4e-3, "softmax": 1e-5, "matmul": 1e-2, "attention": 6e-3}
+STEPS = {criterion: one["function"] for criterion, one in _GIVEN.items()}
 # The learner's process has none of the library: it gets this file by its path.
 COUNTER = Path(course_tools.__file__).parent / "campaigns" / "traffic.py"
 # Nothing of torch is simulated here: what a file imports is there, or it is not.
@@ -63,23 +57,10 @@ class Given(NamedTuple):
         return " × ".join(map(str, self.sizes))
 
 
-# Six calls of each, as sizes/block: sizes of the first are multiples of the block's, and are not
-# alike.
-CASES = {
-    "add": "256/64 1000/128 64/64 37/64 4099/512 1/64",
-    "fused": "16x64/8x32 7x50/4x32 4x32/4x32 3x300/4x128 33x16/8x16 1x5/2x16",
-    "softmax": "3x256/64 5x200/64 3x64/64 2x1500/256 3x10/32 1x65/64",
-    "matmul": "32x64x96/32x32x32 50x70x45/32x32x16 32x32x32/32x32x32 16x32x300/16x16x64 "
-    "17x16x33/16x16x16 20x100x64/16x64x32",
-    "attention": "64x96x16/32x32 64x64x16/16x32/causal 50x70x32/32x16 50x50x16/16x32/causal "
-    "32x32x16/32x32 16x300x16/16x64",
-}
-
-
 def cases(step: str) -> list[Given]:
     """The calls of a step."""
     found = []
-    for text in CASES[step].split():
+    for text in _GIVEN[step]["calls"].split():
         sizes, block, *causal = text.split("/")
         whole, part = (tuple(map(int, one.split("x"))) for one in (sizes, block))
         found.append(Given(whole, part if len(part) > 1 else part[0], causal=bool(causal)))
@@ -166,7 +147,9 @@ def scores(q: np.ndarray, k: np.ndarray, *, causal: bool) -> np.ndarray:
 def wrong(step: str, got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Which elements are further from the exact result than they may be."""
     with np.errstate(invalid="ignore"):
-        return np.asarray(~(np.abs(got - wanted) <= TOLERANCE[step] * np.abs(wanted).max()))
+        return np.asarray(
+            ~(np.abs(got - wanted) <= _GIVEN[step]["tolerance"] * np.abs(wanted).max())
+        )
 
 
 def traffic(step: str, case: Given) -> tuple[float, float]:
@@ -190,7 +173,7 @@ def hint(step: str, got: np.ndarray, operands: Arrays, case: Given) -> Text | No
             known = np.isfinite(would) & np.isfinite(got)
             if step == "fused":
                 known &= got != 0
-            agrees = np.abs(got - would) <= TOLERANCE[step] * np.abs(right).max()
+            agrees = np.abs(got - would) <= _GIVEN[step]["tolerance"] * np.abs(right).max()
             # It must tell itself apart from what is right.
             apart = wrong(step, would, right) & known
             if known.mean() > ENOUGH and agrees[known].all() and apart.any():

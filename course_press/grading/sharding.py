@@ -8,8 +8,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 
 from course_lib import CourseError, network
@@ -21,7 +23,6 @@ from course_press.grading.verdict import Amount, Text, Value, Verdict, message
 DEVICES = 8
 # Small, and such that no two arrays or parts of them are of one size by chance.
 SIZES = {"M": 4, "B": 64, "D": 32, "F": 128, "G": 8, "E": 8, "C": 16}
-LARGE = {"B": 16384, "D": 4096, "F": 16384}  # those of task 7
 TARGET = 0.4e-3  # seconds that its collectives may take
 ITEM = 2  # bytes of a number in bf16
 # The sentences of failures that only these programs have.
@@ -133,33 +134,8 @@ def gradients(x: np.ndarray, t: np.ndarray, w1: np.ndarray, w2: np.ndarray) -> l
     return [x.T @ dh, (h * gate).T @ dy]
 
 
-DATA, MODEL, BY_EXPERT = ({axis: DEVICES} for axis in ("data", "model", "expert"))
-TWO_BY_FOUR = {"data": 2, "model": 4}
-FORWARD = {"x": "BD", "w1": "DF", "w2": "FD"}
-TRAINING = {"x": "BD", "t": "BD", "w1": "DF", "w2": "FD"}
-BATCHES = {"x": "MBD", "t": "MBD", "w1": "DF", "w2": "FD"}
-GRADIENTS = {"dw1": "DF", "dw2": "FD"}
-TOKENS = {"x": "GECD", "w1": "EDF", "w2": "EFD"}
-
-
-def _cut(size: str, axis: str, *arrays: str) -> dict[str, dict[str, str]]:
-    return {array: {size: axis} for array in arrays}
-
-
-ROWS, COLUMNS = _cut("B", "data", "x", "t"), _cut("F", "model", "w1", "w2")
-BOTH = {**ROWS, **COLUMNS, **_cut("F", "model", "dw1", "dw2")}
-SHARDED = {**ROWS, **_cut("D", "data", "w1", "dw1"), **_cut("F", "data", "w2", "dw2")}
-EXPERTS = {**_cut("G", "expert", "x", "y"), **_cut("E", "expert", "w1", "w2")}
-SEQUENCE = {**COLUMNS, **_cut("B", "model", "x", "y")}
-TASKS = (
-    Task(1, "tensor_parallel", "tensor", MODEL, FORWARD, {"y": "BD"}, COLUMNS),
-    Task(2, "data_parallel", "data", DATA, TRAINING, GRADIENTS, ROWS),
-    Task(3, "both", "both", TWO_BY_FOUR, TRAINING, GRADIENTS, BOTH),
-    Task(4, "fsdp", "fsdp", DATA, BATCHES, GRADIENTS, SHARDED),
-    Task(5, "sequence_parallel", "sequence", MODEL, FORWARD, {"y": "BD"}, SEQUENCE),
-    Task(6, "experts", "experts", BY_EXPERT, TOKENS, {"y": "GECD"}, EXPERTS),
-    Task(7, "fastest", "both", TWO_BY_FOUR, TRAINING, GRADIENTS, BOTH, LARGE),
-)
+_GIVEN = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())
+TASKS = tuple(Task(**one) for one in _GIVEN["tasks"])
 
 
 class Shard(NamedTuple):

@@ -5,11 +5,14 @@ import re
 from html import escape
 from typing import Any
 
+from markupsafe import Markup
+
 from course_book import exercises, t
 from course_book.asking import Walk
 from course_book.exercises import Form, Question, capital, example, phrases, predictions, wrong_unit
 from course_book.text import UNITS, language, page_grammar
 from course_press.outputs.written import number_marks
+from course_press.source.assets import filled
 
 # The space between a number and its unit, or between its thousands: no line ends there.
 _IN_NUMBER = re.compile(r"(?<=\d) (?=\d{3}\b|[%×]|[a-zA-Zµ]*(?:FLOP|OP|B|s)\b)")
@@ -17,26 +20,19 @@ _IN_NUMBER = re.compile(r"(?<=\d) (?=\d{3}\b|[%×]|[a-zA-Zµ]*(?:FLOP|OP|B|s)\b)
 
 def html(form: Form) -> str:
     """A form that needs no kernel; without a script, all of it can still be read."""
-    name, one = f"exercise-{form.variant.exercise.id}", form.variant
-    unit = f" ({escape(one.exercise.unit)})" if one.exercise.unit else ""
-    steps = "\n".join(
-        f"<details><summary>{escape(s)}</summary><p>{_prose(text)}</p></details>"
-        for s, text in form.steps()
+    one = form.variant
+    return filled(
+        "elements/exercise",
+        name=f"exercise-{one.exercise.id}",
+        title=f"{capital(t('exercise'))}: {one.text('title')}",
+        question=_prose(one.text("question")),
+        yours=phrases()["yours"],
+        unit=f" ({one.exercise.unit})" if one.exercise.unit else "",
+        button=capital(t("check-answer")),
+        example=example(one.exercise.unit),
+        steps=[(summary, _prose(text)) for summary, text in form.steps()],
+        data=_data(payload(form), separators=(", ", ": ")),
     )
-    data = _data(payload(form), separators=(", ", ": "))
-    return f"""<div class="exercise" id="{name}" role="group" aria-labelledby="{name}-title">
-<p class="exercise-title" id="{name}-title">{escape(capital(t("exercise")))}: {escape(one.text("title"))}</p>
-<p>{_prose(one.text("question"))}</p>
-<form hidden><label for="{name}-answer">{escape(phrases()["yours"])}{unit}</label>
-<input id="{name}-answer" type="text" autocomplete="off" autocapitalize="off" spellcheck="false"
- aria-describedby="{name}-example">
-<output class="exercise-read" for="{name}-answer"></output>
-<button type="submit">{escape(capital(t("check-answer")))}</button>
-<small id="{name}-example">{escape(example(one.exercise.unit))}</small></form>
-<p class="exercise-said" role="status"></p>
-{steps}
-{data}
-</div>"""  # noqa: E501
 
 
 def payload(form: Form) -> dict[str, Any]:
@@ -62,31 +58,12 @@ def payload(form: Form) -> dict[str, Any]:
 
 
 def _prose(text: str) -> str:
-    return _IN_NUMBER.sub("\u00a0", escape(text))
+    return _IN_NUMBER.sub("\u00a0", text)
 
 
 def walk_html(shown: Walk) -> str:
     """The questions of a diagnosis as folded answers that hold the next, which need no script."""
-
-    def said(key: str) -> str:
-        return escape(shown.words(key))
-
-    def verdict(causes: tuple[str, ...]) -> str:
-        named = ", ".join(f"<code>{cause}</code>" for cause in causes)
-        return f"<p>{escape(shown.heading(causes))}: {named}</p>"
-
-    asked = f"<p>{said('end')}</p>{verdict(('at-roof',))}"
-    for fork in reversed(shown.forks):
-        leads_on = asked
-        ends = f"<p>{said(fork.remedy)}</p>{verdict(fork.causes)}"
-        # Of details with one name, opening one closes the other.
-        folded = "".join(
-            f'<details name="walk-{fork.key}"><summary>{said(answer)}</summary>'
-            f"<div>{ends if answer == fork.answer else leads_on}</div></details>"
-            for answer in ("yes", "no")
-        )
-        asked = f"<p><strong>{said(fork.key)}</strong></p>{folded}"
-    return f'<div class="walk"><p>{said("start")}</p>{asked}</div>'
+    return filled("elements/walk", shown=shown)
 
 
 def question_html(shown: Question) -> str:
@@ -125,9 +102,9 @@ def shared() -> dict[str, Any]:
     }
 
 
-def _data(data: dict[str, Any], name: str = "", separators: tuple[str, str] = (",", ":")) -> str:
+def _data(data: dict[str, Any], name: str = "", separators: tuple[str, str] = (",", ":")) -> Markup:
     # The script block may hold no "<": "</script>" would end it.
     text = json.dumps(data, ensure_ascii=False, sort_keys=True, separators=separators)
     text = text.replace("<", "\\u003c")
     kind = f' class="{name}"' if name else ""
-    return f'<script type="application/json"{kind}>{text}</script>'
+    return Markup(f'<script type="application/json"{kind}>{text}</script>')  # noqa: S704

@@ -5,13 +5,13 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from html import escape
 from itertools import groupby
 from math import isfinite, log2, log10
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from course_lib import chip
 from course_lib.core import BOUNDS
@@ -21,6 +21,7 @@ from course_book.plot import LINES, own_tone
 from course_book.text import PREFIXED
 from course_press.outputs.figure import page_svg
 from course_press.outputs.written import data_script, number_marks, tool_words
+from course_press.source.assets import filled
 
 # What can be dragged, and its unit.
 GRIPS = {"intensity": "FLOP/B", "peak": "FLOP/s", "bandwidth": "B/s"}
@@ -33,36 +34,26 @@ _UNIT = re.compile(r"\((.+)\)$")
 
 def html(explorer: Explorer) -> str:
     """The element: controls, the first state's picture and table, and the table of all."""
-    first, plot = explorer.here(), explorer.plot()
+    first, plot, data = explorer.here(), explorer.plot(), page_data(explorer)
     grabbed = explorer if isinstance(explorer, Roofline) else None
-    data = page_data(explorer)
-    id_ = element_id(explorer, data)
-    kind = f' data-kind="{explorer.name}"' if isinstance(explorer, Endless) else ""
-    kind, told = (' data-kind="roofline"', _told(grabbed)) if grabbed else (kind, "")
-    sliders = _sliders(id_) if grabbed else ""
-    rows = [
-        _row(first, row, place, i)
-        for row in first.rows
-        for i, place in enumerate(first.places(row, first.state()))
-    ]
-    head = "".join(
-        f'<th scope="col">{escape(word)}</th>' if word else "<td></td>" for word in explorer.head
-    )
-    controls = sliders + "".join(_control(explorer, name, id_) for name in explorer.controls)
-    fields = f'<fieldset class="explorer-controls">{controls}</fieldset>'
+    kind = "roofline" if grabbed else explorer.name if isinstance(explorer, Endless) else ""
     figure = f'<div class="explorer-figure">{page_svg(plot)}{page_svg(plot, narrow=True)}</div>'
-    return "\n".join(
-        [
-            f'<div class="explorer" id="{id_}"{kind}>',
-            *((figure, told, fields) if told else (fields, figure)),
-            # Quarto would read the table and write it anew, without the colours.
-            '<div class="explorer-rows"><table data-quarto-disable-processing="true">',
-            *([f"<thead><tr>{head}</tr></thead>"] if head else []),
-            f"<tbody>{''.join(rows)}</tbody></table></div>",
-            '<p class="explorer-said" role="status"></p>',
-            data_script(data),
-            "</div>",
-        ]
+    return filled(
+        "elements/explorer",
+        id=element_id(explorer, data),
+        kind=kind,
+        told=grabbed and _told(grabbed),
+        figure=Markup(figure),  # noqa: S704 - matplotlib's own
+        grips=_grips() if grabbed else {},
+        controls={name: _control(explorer, name) for name in explorer.controls},
+        head=explorer.head,
+        rows=[
+            _row(first, row, place, i)
+            for row in first.rows
+            for i, place in enumerate(first.places(row, first.state()))
+        ],
+        loud=_loud(),
+        data=Markup(data_script(data)),  # noqa: S704
     )
 
 
@@ -177,44 +168,28 @@ def _axes(explorer: Explorer) -> dict[str, Any]:
     }
 
 
-def _control(explorer: Explorer, name: str, id_: str) -> str:
+def _control(explorer: Explorer, name: str) -> dict[str, Any]:
     """A native control with its label: a slider for numbers, a list for anything else."""
-    texts, at, own = explorer.texts(name), explorer.state()[name], f"{id_}-{name}"
-    axis = explorer.axes[name]
-    label = f'<label for="{own}">{escape(axis.label)}</label>'
-    if axis.numeric:
-        low, high, start, step = 0.0, len(texts) - 1.0, float(at), ""
-        if axis.fine:  # by ratios: a step up doubles
-            low, high, start = (log2(axis.values[place]) for place in (0, -1, at))
-            step = 'step="any" '
-        span, text = f'min="{low:g}" max="{high:g}" {step}value="{start:g}"', escape(texts[at])
-        field = (
-            f'<input id="{own}" data-control="{name}" type="range" {span} '
-            f'aria-valuetext="{text}"><output for="{own}">{text}</output>'
-        )
-    else:
-        options = [
-            f'<option value="{i}"{" selected" if i == at else ""}>{escape(text)}</option>'
-            for i, text in enumerate(texts)
-        ]
-        if groups := explorer.groups(name):
-            options = [
-                f'<optgroup label="{escape(group)}">{"".join(one for _, one in members)}</optgroup>'
-                for group, members in groupby(zip(groups, options, strict=True), key=itemgetter(0))
-            ]
-        field = f'<select id="{own}" data-control="{name}">{"".join(options)}</select>'
-    return f'<div class="explorer-control">{label}{field}</div>'
+    texts, at, axis = explorer.texts(name), explorer.state()[name], explorer.axes[name]
+    if not axis.numeric:
+        groups = explorer.groups(name) or [""] * len(texts)
+        grouped = groupby(zip(groups, enumerate(texts), strict=True), key=itemgetter(0))
+        listed = [(group, [option for _, option in members]) for group, members in grouped]
+        return {"label": axis.label, "at": at, "groups": listed}
+    low, high, start, step = 0.0, len(texts) - 1.0, float(at), ""
+    if axis.fine:  # by ratios: a step up doubles
+        low, high, start = (log2(axis.values[place]) for place in (0, -1, at))
+        step = 'step="any" '
+    span = Markup(f'min="{low:g}" max="{high:g}" {step}value="{start:g}"')  # noqa: S704
+    return {"label": axis.label, "groups": (), "span": span, "text": texts[at]}
 
 
-def _row(explorer: Explorer, row: TableRow, place: Mapping[str, int], i: int) -> str:
-    mark = ""
+def _row(explorer: Explorer, row: TableRow, place: Mapping[str, int], i: int) -> dict[str, Any]:
+    tone: int | str = ""
     if row.color is not None or row.along:
         color = explore.color_of(explorer, row, place, i, explorer.state())
-        mark = f'<i class="tone-{"muted" if color is None else color + 1}"></i>'
-    first, *others = (explorer.text(cell, place) for cell in row.cells)
-    marks = (' class="loud"' if text in _loud() else "" for text in others)
-    cells = "".join(f"<td{of}>{escape(text)}</td>" for of, text in zip(marks, others, strict=True))
-    return f'<tr><th scope="row">{mark}<span>{escape(first)}</span></th>{cells}</tr>'
+        tone = "muted" if color is None else color + 1
+    return {"tone": tone, "cells": [explorer.text(cell, place) for cell in row.cells]}
 
 
 def _decode(explorer: Decode) -> dict[str, Any]:
@@ -275,26 +250,29 @@ def _as_work(work: Any) -> dict[str, Any]:
     return {"flops": float(work.flops), "bytes": float(work.bytes), "roof": roof}
 
 
-def _told(explorer: Roofline) -> str:
+def _told(explorer: Roofline) -> dict[str, Any]:
     """Which limit it is, in a sentence, and the two times as bars."""
     step = explorer.met()
     times = {"compute-time": step.t_math, "memory-time": step.t_memory} if step else {}
-    bars = "".join(
-        f'<p class="roofline-bar {tone}"><span>{escape(t(name))}</span><b><i style="width: '
-        f'{100 * times[name] / step.lower if step else 0:.1f}%"></i></b>'
-        f"<output>{escape(n(times[name], 's') if step else explore.NONE)}</output></p>"
+    bars = [
+        {
+            "tone": tone,
+            "name": t(name),
+            "width": f"{100 * times[name] / step.lower if step else 0:.1f}",
+            "text": n(times[name], "s") if step else explore.NONE,
+        }
         for name, tone in (("compute-time", "tone-3"), ("memory-time", "tone-2"))
-    )
-    sentence = escape(explorer.sentence())
-    return f'<div class="roofline-told"><p class="roofline-sentence">{sentence}</p>{bars}</div>'
+    ]
+    return {"sentence": explorer.sentence(), "bars": bars}
 
 
-def _sliders(id_: str) -> str:
+def _grips() -> dict[str, dict[str, str]]:
     """The keyboard's way to what can be dragged."""
-    return "".join(
-        f'<div class="explorer-control"><label for="{id_}-{name}">{escape(t(_TERMS[name]))}'
-        f'</label><input id="{id_}-{name}" data-grip="{name}" type="range" step="0.01" '
-        f'min="{log10(SPANS[name][0]):g}" max="{log10(SPANS[name][1]):.3g}">'
-        f'<output for="{id_}-{name}"></output></div>'
+    return {
+        name: {
+            "label": t(_TERMS[name]),
+            "low": f"{log10(SPANS[name][0]):g}",
+            "high": f"{log10(SPANS[name][1]):.3g}",
+        }
         for name in GRIPS
-    )
+    }

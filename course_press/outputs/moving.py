@@ -1,30 +1,30 @@
 """A moving picture as an element of a page: the still, and what `moving.html` needs to move it."""
 
-from html import escape
 from typing import Any
+
+from markupsafe import Markup
 
 from course_book import t
 from course_book.moving import TONES, Moving, Running, color, holds, rows
 from course_press.outputs.written import data_script, number_marks, tool_words
+from course_press.source.assets import filled
 
 WORDS = ("play", "pause", "step")
 
 
 def html(shown: Moving) -> str:
     """An element of a page."""
-    steps = [scenes[0] for scenes in shown.scenes.values()]
-    said = shown.scenes[shown.start][0].says[shown.still]
-
-    longest = max(rows(one.says) for one in steps)
-    return "\n".join(
-        [
-            f'<div class="moving" id="{shown.id}" style="--rows: {longest}">',
-            f'<div class="sizes">{shown.svg()}{shown.svg(narrow=True)}</div>',
-            f'<p class="moving-said" aria-live="polite">{escape(said)}</p>',
-            f'<div class="moving-controls">{_controls(shown)}</div>',
-            data_script(payload(shown)),
-            "</div>",
-        ]
+    says = shown.scenes[shown.start][0].says
+    step = t("live-step").replace("{i}", str(shown.still + 1)).replace("{n}", str(len(says)))
+    return filled(
+        "elements/moving",
+        shown=shown,
+        longest=max(rows(wide.says) for wide, _ in shown.scenes.values()),
+        said=says[shown.still],
+        last=len(says) - 1,
+        step=step,
+        data=Markup(data_script(payload(shown))),  # noqa: S704
+        t=t,
     )
 
 
@@ -73,31 +73,3 @@ def _sparse(changes: list[tuple[int, str, list[Any]]]) -> list[tuple[int, str, l
         kind = f"text {values[0].unit}" if runs else name
         sparse.append((place, kind, [sent[0], *after]))
     return sparse
-
-
-def _controls(shown: Moving) -> str:
-    last = len(shown.scenes[shown.start][0].says) - 1
-    choices = ""
-    if len(shown.scenes) > 1:
-        options = "".join(
-            f'<option value="{i}"{" selected" * (name == shown.start)}>{escape(name)}</option>'
-            for i, name in enumerate(shown.scenes)
-        )
-        label = f"{escape(shown.label)} <select>{options}</select>"
-        choices = f'<label class="moving-choice">{label}</label>'
-    arrows = [
-        f'<button type="button" data-act="{act}" aria-label="{escape(t(f"live-{act}"))}">{sign}'
-        "</button>"
-        for act, sign in (("back", "‹"), ("forward", "›"))
-    ]
-    step = t("live-step").replace("{i}", str(shown.still + 1)).replace("{n}", str(last + 1))
-    return "".join(
-        [
-            f'<button type="button" data-act="play">{escape(t("live-play"))}</button>',
-            arrows[0],
-            f'<input type="range" min="0" max="{last}" step="1" value="{shown.still}" ',
-            f'aria-label="{escape(t("live-steps"))}" aria-valuetext="{escape(step)}">',
-            arrows[1],
-            choices,
-        ]
-    )

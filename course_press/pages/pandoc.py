@@ -17,7 +17,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import pypandoc
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from course_book.files import DATA
 from course_book.text import words
@@ -27,13 +26,13 @@ from course_press.run.bundles import form
 from course_press.run.execute import Cache, ChapterResults, Surroundings, run_chapter
 from course_press.run.kernels import LOCALE, ChapterKernel
 from course_press.run.pool import do_jobs
+from course_press.source.assets import ASSETS
 from course_press.source.book import Book, Say, silent
 from course_press.source.chapter import INLINE, Cell, Chapter, Line, read_text
 from course_press.source.errors import MissingError, SourceError
 from course_press.source.install import published
 from course_press.source.labels import find_labels, label_facts
 
-ASSETS = Path(__file__).parents[1] / "assets"
 # The filters that both engines share, for a site or not: a notebook is read alone, away from the
 # rest of the book.
 SHARED = {
@@ -83,28 +82,6 @@ def unprinted(chapter: Chapter) -> PrintedPage:
     """A page that others name and lead to, and that is not printed now."""
     labels = [{"id": label.id} for label in find_labels(chapter)]
     return PrintedPage(chapter, "", {"labels": labels, "guesses": False}, str)
-
-
-class _Lean(FileSystemLoader):
-    """Scripts and styles of pages, without what only their readers here need."""
-
-    def get_source(self, environment: Environment, template: str) -> Any:
-        text, *rest = super().get_source(environment, template)
-        return (lean(text) if template.endswith(".html") else text), *rest
-
-
-def lean(text: str) -> str:
-    """A script or a style sheet without its comments and indentation."""
-    text = re.sub(r"(?s)^[ \t]*/\*.*?\*/\n", "", text, flags=re.MULTILINE)
-    text = re.sub(r"(?m)^[ \t]*(?://.*)?\n?", "", text)
-    return re.sub(r"(?m)[ \t]+// .*$", "", text)
-
-
-@functools.cache
-def templates() -> Environment:
-    """The templates of pages; a name that a page does not give is an error."""
-    how: Any = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    return Environment(loader=_Lean(ASSETS), autoescape=True, **how)
 
 
 def outputs_by_cell(

@@ -18,7 +18,7 @@ from course_lib import CourseError
 from course_book.text import words
 from course_press.check import parity
 from course_press.pages import about, share
-from course_press.pages.pandoc import ASSETS, draw_pictures, templates
+from course_press.pages.pandoc import draw_pictures
 from course_press.pages.site import (
     MARKER,
     check_out,
@@ -27,6 +27,7 @@ from course_press.pages.site import (
     put_in_place,
     write_slides,
 )
+from course_press.source.assets import ASSETS, templates
 from course_press.source.book import Book, Say, read_book, silent
 from course_press.source.chapter import Chapter
 from course_press.source.errors import MissingError

@@ -10,10 +10,11 @@ from markupsafe import Markup
 from course_book.text import words
 from course_press.check import parity
 from course_press.pages import about, csp, slides
-from course_press.pages.pandoc import PrintedPage, pandoc_version, templates
+from course_press.pages.pandoc import PrintedPage, pandoc_version
 from course_press.pages.references import fill_references, labels_of
 from course_press.pages.searchable import sections
 from course_press.run.execute import Cache
+from course_press.source.assets import templates
 from course_press.source.book import Book, Part
 from course_press.source.install import edition
 

@@ -3,15 +3,15 @@
 import base64
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from markupsafe import escape
 from PIL import Image, ImageDraw, ImageFont
 
+from course_press.source.assets import templates
 from course_press.source.book import Book
 
 # The place of a figure's cell, a fingerprint of its PNG, and what gives that.
@@ -31,9 +31,6 @@ _HANGUL_FONTS = (
     ("AppleSDGothicNeo.ttc", "AppleSDGothicNeo.ttc"),
     ("malgun.ttf", "malgunbd.ttf"),
 )
-_MAP = """<?xml version="1.0" encoding="UTF-8"?>
-<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" \
-xmlns:xhtml="http://www.w3.org/1999/xhtml">"""
 # A figure has few: a palette makes a third of the file.
 _COLOURS = 64
 
@@ -173,16 +170,4 @@ def sitemap(site: str, folders: Mapping[str, Path]) -> str:
                 continue
             shared = path.replace(f"chapters/{lang}/", "chapters/*/", 1)
             twins.setdefault(shared, {})[lang] = f"{site}/{lang}/{path}"
-    lines = [line for pages in twins.values() for line in _entries(pages, list(folders))]
-    return "\n".join([_MAP, *lines, "</urlset>\n"])
-
-
-def _entries(pages: Mapping[str, str], langs: Sequence[str]) -> Iterable[str]:
-    default = next(pages[lang] for lang in langs if lang in pages)
-    named = [*pages.items(), ("x-default", default)] if len(pages) > 1 else []
-    links = "".join(
-        f'<xhtml:link rel="alternate" hreflang="{lang}" href="{escape(address)}"/>'
-        for lang, address in named
-    )
-    for address in pages.values():
-        yield f"<url><loc>{escape(address)}</loc>{links}</url>"
+    return templates().get_template("sitemap.xml.j2").render(twins=twins.values()) + "\n"

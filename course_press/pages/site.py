@@ -14,10 +14,11 @@ from course_lib import CourseError
 from course_book.text import words
 from course_press.check import parity
 from course_press.pages import about, csp, pandoc, searchable, share, slides
-from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pages, templates
+from course_press.pages.pandoc import PrintedPage, kept, print_pages
 from course_press.pages.references import check_links, fill_references, labels_written
 from course_press.pages.render import Renderer
 from course_press.run.execute import Cache
+from course_press.source.assets import ASSETS, lean, templates
 from course_press.source.book import Book, Say, configured, languages, read_book, silent
 from course_press.source.errors import choose
 from course_press.source.files import linked, put, staged, swap_in
@@ -129,7 +130,7 @@ def _write_folder(files: Files, old: Path, new: Path) -> None:
     has these and no others.
     """
     there = _inside(old)
-    bodies = {path: _bytes(content) for path, content in files.items()}
+    bodies = {path: one.encode() if isinstance(one, str) else one for path, one in files.items()}
     same = {
         path
         for path, body in bodies.items()
@@ -147,10 +148,6 @@ def _write_folder(files: Files, old: Path, new: Path) -> None:
 
 def _inside(folder: Path) -> set[str]:
     return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
-
-
-def _bytes(content: str | bytes | None) -> bytes | None:
-    return content.encode() if isinstance(content, str) else content
 
 
 def write_slides(root: Path, langs: Sequence[str], out: Path, *, say: Say = silent) -> None:
@@ -248,7 +245,7 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
     if site:
         folders = {lang: (stage if (stage / lang).is_dir() else out) / lang for lang in every}
         files["sitemap.xml"] = share.sitemap(site, folders)
-    left_out = {".lua", ".csl", ".j2", ".scss", ".html", ".txt", ".woff2"}
+    left_out = {".lua", ".csl", ".j2", ".scss", ".html", ".txt", ".toml", ".woff2"}
     assets = (file for file in ASSETS.rglob("*.*") if file.suffix not in left_out)
     given = {file.relative_to(ASSETS).as_posix(): _asset(file) for file in assets}
     _write_folder(given, out / "assets", stage / "assets")

@@ -13,9 +13,10 @@ from course_book.text import words
 from course_press.decks import reading
 from course_press.decks.reading import slides_of
 from course_press.pages import csp
-from course_press.pages.pandoc import ASSETS, PrintedPage, pandoc_version, templates
+from course_press.pages.pandoc import PrintedPage, pandoc_version
 from course_press.pages.share import DECKS
 from course_press.run.execute import Cache
+from course_press.source.assets import ASSETS, templates
 from course_press.source.book import Book
 from course_press.source.chapter import read_text
 from course_press.source.install import edition

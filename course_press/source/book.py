@@ -8,19 +8,8 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from course_press.source.chapter import Chapter, Line, SafeLoader, read_chapter, read_text
+from course_press.source.chapter import KNOWN, Chapter, Line, SafeLoader, read_chapter, read_text
 from course_press.source.errors import SourceError
-
-# The keys of `_quarto*.yml` that the embedded engine honours, or may pass over because they only
-# dress Quarto's pages.
-CONFIG_KEYS = {
-    "": "project profile book lang bibliography csl format execute filters crossref theme language "
-    "install-ref answers",
-    "project": "type output-dir execute-dir render resources post-render",
-    "book": "title subtitle author description chapters repo-url repo-branch repo-actions site-url "
-    "page-navigation search sidebar navbar page-footer date favicon open-graph twitter-card",
-}
-
 
 # Is told what is going on, a line at a time.
 Say: TypeAlias = Callable[[str], None]
@@ -108,12 +97,12 @@ def read_book(root: Path, lang: str, *, answers: bool = False) -> Book:
         return SourceError(Path(profile.name), 1, said)
 
     both = profile, root / "_quarto.yml"
-    for section, allowed in CONFIG_KEYS.items():
+    for section, allowed in KNOWN["config"].items():
         given = config.get(section, {}) if section else config
         if not isinstance(given, Mapping):
             raise wrong(section, f"{section} must hold key: value pairs", *both)
         for key in given:
-            if key not in allowed.split():
+            if key not in allowed:
                 name = f"{section}.{key}" if section else key
                 raise wrong(key, f"the press does not know {name}", *both)
     if not config.get("book", {}).get("title"):

@@ -1,6 +1,7 @@
 """A chapter as written: front matter, includes, cells, inline expressions, by file and line."""
 
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -11,36 +12,8 @@ import yaml
 
 from course_press.source.errors import SourceError
 
-FRONT_MATTER = {
-    "title",
-    "description",
-    "prerequisites",
-    "work",
-    "notebook",
-    "audience",
-    "engine",
-    "jupyter",
-    "lang",
-}
-CELL_OPTIONS = {"echo", "code-fold", "eval", "output"}
-
-DIV_CLASSES = {
-    "content-visible",
-    "content-hidden",
-    "panel-tabset",
-    "column-margin",
-    "aside",
-    "unnumbered",
-    *(f"callout-{kind}" for kind in ("note", "tip", "important", "warning", "caution")),
-    "predict",
-    "takeaways",
-    "problem",
-    "sortable",
-    "chapters",
-    "session",
-    "answer",
-    "ways",
-}
+# What the embedded engine knows of what Quarto knows.
+KNOWN = tomllib.loads((Path(__file__).parents[1] / "assets" / "known.toml").read_text("utf-8"))
 # libyaml's, where YAML was built with it: ten times as fast.
 SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Includes within includes; one that holds itself stops here at the latest.
@@ -277,7 +250,7 @@ def _front_matter(lines: Sequence[Line]) -> tuple[dict[str, Any], int]:
     if not isinstance(meta, dict):
         raise lines[1].error("the front matter must hold key: value pairs")
     for key in meta:
-        if key not in FRONT_MATTER:
+        if key not in KNOWN["front-matter"]:
             begin = (line for line in lines[1:end] if line.text.strip().startswith(str(key)))
             said = f"the press does not know the front matter key {key}"
             raise next(begin, lines[1]).error(said)
@@ -317,8 +290,10 @@ def _cell(lines: Sequence[Line], at: Line, indent: str) -> Cell:
         except yaml.YAMLError as error:
             said = getattr(error, "problem", error)
             raise line.error(f"{shown} is not valid YAML: {said}") from None
-        if not isinstance(option, dict) or not set(option) <= CELL_OPTIONS:
-            raise line.error(f"{shown} is not known; known: {', '.join(sorted(CELL_OPTIONS))}")
+        if not isinstance(option, dict) or not set(option) <= {*KNOWN["cell-options"]}:
+            raise line.error(
+                f"{shown} is not known; known: {', '.join(sorted(KNOWN['cell-options']))}"
+            )
         options |= option
     return Cell(tuple(code), options, at, indent)
 
@@ -338,7 +313,7 @@ def _known_div(line: Line) -> None:
     if not inside.endswith("}"):
         raise line.error(f"a div's attributes must close on its line: {opening}")
     for name, _, _ in _ATTRIBUTE.findall(inside[1:-1]):
-        if name.startswith(".") and name[1:] not in DIV_CLASSES:
+        if name.startswith(".") and name[1:] not in KNOWN["div-classes"]:
             raise line.error(f"div class {name} is not known to the embedded engine")
         if name.startswith("#") and name != "#refs" and name[1:].partition("-")[0] not in LABELS:
             kinds = ", ".join(f"#{kind}-" for kind in LABELS)

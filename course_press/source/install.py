@@ -2,33 +2,20 @@
 
 import json
 import textwrap
-from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import metadata, version
 from pathlib import Path
+from typing import Any
 
 from course_lib import CourseError
 from course_book.text import words
+from course_press.source.assets import templates
 from course_press.source.book import Book, languages
 from course_press.source.chapter import read_text
 
 # How the address starts with which the book comes: nothing of ours stands there until whoever
 # publishes sets another.
 PLACEHOLDER = "https://github.com/roofline-course/"
-# How pip and git say that they reached nobody.
-_NO_NETWORK = "resolve host|t connect to|NewConnectionError|unreachable"
-_INSTALL = f"""\
-    source = {{source}}
-    pip = [sys.executable, "-m", "pip", "install", "-q", source]
-    pip += ["--disable-pip-version-check"]
-    done = subprocess.run(pip, check=False, capture_output=True, text=True)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["pip"]
-        why = [x for x in lines if re.match(r"\\s*(ERROR|fatal)\\b", x)] or lines
-        why = why[-1].strip()
-        if re.search("{_NO_NETWORK}", done.stderr):
-            why += {{no_network}}
-"""
 
 
 @cache
@@ -53,32 +40,17 @@ def first_cell(book: Book, lang: str | None = None) -> str:
     """The cell that gets the library where it is missing, or says how; sets the language."""
     said = words(lang or languages(book.root)[0])
     least = metadata("course-lib")["Requires-Python"].removeprefix(">=")
-    there = published(book)
-    names = ["importlib.util", *(["os"] if lang else []), *(["re", "subprocess"] if there else [])]
-    code = [
-        *(f"import {name}" for name in [*names, "sys"]),
-        "",
-        *([f'os.environ["COURSE_LANG"] = "{lang}"'] if lang else []),
-        f"if sys.version_info < ({least.replace('.', ', ')}):",
-        "    found = sys.version.split()[0]",
-        *_raising(said["ui-needs-python"], f'least="{least}", found=found'),
-        'if importlib.util.find_spec("course_lib") is None:',
-    ]
-    if not there:
-        return "\n".join([*code, *_raising(said["ui-from-a-folder"])])
     source = json.dumps("course-lib[book] @ git+{}@{}".format(*address(book)))
     no_network = json.dumps(" " + said["ui-no-network"], ensure_ascii=False)
-    code += _INSTALL.format(source=source, no_network=no_network).splitlines()
-    return "\n".join([*code, *_raising(said["ui-pip-failed"], "source=source, why=why", " " * 8)])
+    given: dict[str, Any] = {"said": said, "lang": lang, "least": least, "no_network": no_network}
+    given |= {"source": source if published(book) else "", "wrapped": _wrapped}
+    return templates().get_template("first_cell.py.j2").render(given).rstrip("\n")
 
 
-def _raising(said: str, names: str = "", indent: str = " " * 4) -> Iterator[str]:
-    """Lines of code that end a cell with a sentence."""
-    yield f"{indent}raise SystemExit("
+def _wrapped(said: str) -> list[str]:
+    """A sentence as texts of code, a line each."""
     lines = textwrap.wrap(said, 64, drop_whitespace=False, break_long_words=False)
-    yield from (f"{indent}    {json.dumps(line, ensure_ascii=False)}" for line in lines)
-    yield from [f"{indent}    .format({names})"] if names else []
-    yield f"{indent})"
+    return [json.dumps(line, ensure_ascii=False) for line in lines]
 
 
 def lab_notebooks(book: Book) -> dict[Path, str]:

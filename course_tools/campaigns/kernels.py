@@ -17,6 +17,7 @@ from course_lib.bench.operands import TorchArrays
 from course_lib.bench.rows import Row
 from course_lib.core.checks import CourseError, known, positive
 from course_tools.campaigns.traffic import counted
+from course_tools.files import DATA
 from course_tools.measured.kernels import OPS, WAYS, KernelLaunch
 
 NO_TIME = "counted while Triton's interpreter ran it on a CPU: no time there measures anything"
@@ -33,33 +34,12 @@ FUNCTIONS = {
 DROPPED = 0.1
 # Rows of a result that are compared with float64.
 CHECKED = 64
-BLOCKS: dict[str, tuple[int, ...]] = {
-    "add": (1024,),
-    "fused": (4, 256),
-    "softmax": (1024,),
-    "matmul": (128, 128, 64),
-    "attention": (64, 64),
-}
+_GIVEN = msgspec.toml.decode((DATA / "lab-04.toml").read_bytes())
+BLOCKS = msgspec.convert(_GIVEN["blocks"], dict[str, tuple[int, ...]])
 # Smaller tiles, so that several of them make a small product.
 INTERPRETED = {**BLOCKS, "matmul": (64, 64, 32)}
-# What is counted is small, for the interpreter takes a thousand times as long; the second sizes are
-# such that no block divides. What is timed is larger than any cache, but for attention.
-SIZES: dict[str, dict[str, tuple[tuple[int, ...], ...]]] = {
-    "cpu": {
-        "add": ((16384,), (10000,)),
-        "fused": ((64, 1024), (50, 1000)),
-        "softmax": ((32, 4096), (30, 4001)),
-        "matmul": ((256, 256, 256), (200, 250, 300)),
-        "attention": ((512, 512, 64), (500, 500, 64)),
-    },
-    "cuda": {
-        "add": ((2**26,),),
-        "fused": ((65536, 4096),),
-        "softmax": ((16384, 8192),),
-        "matmul": ((8192, 8192, 8192),),
-        "attention": ((16384, 16384, 64),),
-    },
-}
+_Sizes = dict[str, tuple[tuple[int, ...], ...]]
+SIZES = {kind: msgspec.convert(_GIVEN[kind], _Sizes) for kind in ("cpu", "cuda")}
 
 
 class Step(KernelLaunch, frozen=True):

@@ -8,32 +8,21 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from course_lib.bench.device import machine, torch_or_none
 from course_lib.bench.results import append, done, read
 from course_lib.bench.rows import Row
 from course_lib.core.checks import CourseError, count, known, shown
 from course_tools.campaigns.campaign import timed_within, within
+from course_tools.files import DATA
 from course_tools.measured import serving
 
-VOCABULARY = 1024
 # The model, as a config.json would have it: four million weights, all of them random.
-CONFIG = MappingProxyType(
-    {
-        "model_type": "llama",
-        "vocab_size": VOCABULARY,
-        "hidden_size": 256,
-        "intermediate_size": 768,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 4,
-        "head_dim": 64,
-        "max_position_embeddings": 2048,
-        "tie_word_embeddings": False,
-    }
-)
+CONFIG: dict[str, Any] = msgspec.json.decode((DATA / "lab-03.json").read_bytes())
+VOCABULARY = CONFIG["vocab_size"]
 FORMATS = {"cpu": "fp32", "cuda": "bf16"}
 _ATTENTION = "course-by-sequence"
 SEQUENCES, CONTEXTS = (1, 8, 4, 2), (64, 1000, 256, 512)

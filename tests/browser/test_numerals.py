@@ -12,7 +12,7 @@ from course_book.text import languages, n
 from course_book.text.parsing import UNITS, page_grammar, parse_number, readings
 from course_press.outputs.exercise import html
 from course_press.outputs.written import number_marks
-from course_press.pages.pandoc import ASSETS
+from course_press.source.assets import ASSETS
 
 pytestmark = pytest.mark.browser
 LANGS = languages()

@@ -18,7 +18,7 @@ from course_book.moving import Running, holds, rows
 from course_book.text import in_language
 from course_book.text.parsing import parse_number
 from course_press.outputs.moving import html
-from course_press.pages.pandoc import ASSETS
+from course_press.source.assets import ASSETS
 from tests.course_book.moving.test_kept import H100, PICTURES
 
 pytestmark = pytest.mark.browser

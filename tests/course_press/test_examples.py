@@ -11,7 +11,8 @@ from course_press.decks.reading import slides_of
 from course_press.exports.rolls import seed_of
 from course_press.outputs import calculator, explorer, written
 from course_press.outputs.translate import javascript
-from course_press.pages import csp, pandoc, searchable, share, site
+from course_press.pages import csp, searchable, share, site
+from course_press.source import assets
 
 
 def test_passages_are_cut_between_sentences():
@@ -54,7 +55,7 @@ def test_a_page_runs_its_templates_scripts_only():
 
 
 def test_scripts_are_printed_without_comments():
-    assert pandoc.lean("/* Why. */\n  a { }\n  // Why.\n  b();  // why\n") == "a { }\nb();\n"
+    assert assets.lean("/* Why. */\n  a { }\n  // Why.\n  b();  // why\n") == "a { }\nb();\n"
     text = '<script type="application/json">{}</script>'
     assert site.put_apart(text, "one")[0] == text
 

@@ -1,15 +1,10 @@
 """Exercises of *Bandwidth and profiling*: operators that move more than they compute."""
 
-from itertools import product
-
 from course_lib import ops
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator
-from course_book.exercises.problem import Solution, ask
-from course_book.exercises.shared import VECTOR
+from course_book.exercises.problem import Solution
 
-_SHAPES = [*product((32, 16, 8, 64), (2048, 4096, 1024), (4096, 5120, 8192, 3072))]
-_FORMATS = "fp16 fp32 bf16 fp8 fp64"
 Shape = tuple[int, int, int]
 
 
@@ -22,7 +17,6 @@ def _named(shape: Shape) -> dict[str, int]:
     return dict(zip(("rows", "columns", "width"), shape, strict=True))
 
 
-@ask("%", chip=VECTOR, flops=(10, 8, 12, 6, 9, 14, 15, 16, 18, 20))
 def profiling_gelu(chip: Accelerator, flops: int) -> Solution:
     ridge = chip.ridge("fp32", "vector")
     share, matrix = flops / 4 / ridge, flops / 4 / chip.ridge("fp16")
@@ -37,7 +31,6 @@ def profiling_gelu(chip: Accelerator, flops: int) -> Solution:
     return Solution(share, wrong, {**figures, "matrix": (matrix, "%")})
 
 
-@ask("B", shape=_SHAPES, kernels=(3, 4, 5, 6))
 def profiling_unfused(shape: Shape, kernels: int) -> Solution:
     fused = _moved(shape)
     wrong = {
@@ -51,7 +44,6 @@ def profiling_unfused(shape: Shape, kernels: int) -> Solution:
     return Solution(kernels * fused, wrong, figures)
 
 
-@ask("s", chip=VECTOR, shape=_SHAPES)
 def profiling_fused_time(chip: Accelerator, shape: Shape) -> Solution:
     moved = _moved(shape)
     seconds = moved / chip.bandwidth
@@ -65,7 +57,6 @@ def profiling_fused_time(chip: Accelerator, shape: Shape) -> Solution:
     return Solution(seconds, wrong, {**_named(shape), "moved": (moved, "B")})
 
 
-@ask("FLOP/B", dtype=_FORMATS, second=_FORMATS, third=_FORMATS)
 def profiling_residual(dtype: str, second: str, third: str) -> Solution:
     one, two, three = map(itemsize, (dtype, second, third))
     moved = one + two + three
@@ -79,11 +70,6 @@ def profiling_residual(dtype: str, second: str, third: str) -> Solution:
     return Solution(1 / moved, wrong, {"size": one, "moved": moved})
 
 
-@ask(
-    "B",
-    heads=(32, 16, 64, 40, 48, 24, 12, 20, 56, 80, 96, 128),
-    length=(4096, 8192, 2048, 1024, 16384, 32768, 3072, 6144, 12288, 512),
-)
 def profiling_scores(heads: int, length: int) -> Solution:
     once = heads * length**2 * 2
     wrong = {
@@ -97,13 +83,6 @@ def profiling_scores(heads: int, length: int) -> Solution:
     return Solution(4 * once, wrong, {**figures, "operands": (4 * heads * length * 128 * 2, "B")})
 
 
-@ask(
-    "%",
-    chip=VECTOR,
-    shape=_SHAPES,
-    fraction=(0.8, 0.74, 0.86, 0.91, 0.68, 0.77, 0.65, 0.71, 0.83, 0.88, 0.93),
-    tolerance=0.01,
-)
 def profiling_achieved(chip: Accelerator, shape: Shape, fraction: float) -> Solution:
     moved = _moved(shape)
     wrong = {
@@ -118,11 +97,6 @@ def profiling_achieved(chip: Accelerator, shape: Shape, fraction: float) -> Solu
     return Solution(fraction, wrong, {**_named(shape), **figures})
 
 
-@ask(
-    "×",
-    share=(0.4, 0.25, 0.6, 0.3, 0.35, 0.45, 0.5, 0.55, 0.2, 0.65, 0.28, 0.42, 0.38),
-    factor=(3.0, 2.6, 4.0, 1.8, 2.2, 2.5, 3.4, 5.0, 6.0, 3.6, 2.8, 4.5),
-)
 def profiling_share(share: float, factor: float) -> Solution:
     left = 1 - share + share / factor
     wrong = {

@@ -5,21 +5,10 @@ from typing import Any
 
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator
-from course_book.exercises.problem import Solution, ask
-from course_book.exercises.shared import led, steady
-
-_CHIPS = (
-    "h100-sxm a100-sxm-80 l40s t4 h200-sxm b200-sxm v100-sxm2 l4 a10g rtx-4090 h100-pcie "
-    "a100-sxm-40"
-)
-_NS = 1e-9
+from course_book.exercises.problem import Solution
+from course_book.exercises.shared import steady
 
 
-@ask(
-    "%",
-    dtype="fp32 bf16 fp64 fp16 fp8 int8",
-    stride=(4, 2, 3, 10, 20, 64, 5, 6, 7, 8, 9, 12, 14, 16, 18, 24, 28, 32, 40, 48, 50),
-)
 def kernel_sectors(dtype: str, stride: int) -> Solution:
     size = itemsize(dtype)
     apart = stride * size
@@ -33,12 +22,6 @@ def kernel_sectors(dtype: str, stride: int) -> Solution:
     return Solution(max(size / 32, 1 / stride), wrong, {"size": size, "apart": (apart, "B")})
 
 
-@ask(
-    "%",
-    chip=_CHIPS,
-    threads=(256, 128, 384, 192, 64),
-    registers=(96, 72, 128, 168, 64, 80, 48, 56, 112, 144),
-)
 def kernel_occupancy(chip: Accelerator, threads: int, registers: int) -> Solution:
     file, places, warps = int(chip.registers or 0), int(chip.warps or 0), threads // 32
 
@@ -60,13 +43,6 @@ def kernel_occupancy(chip: Accelerator, threads: int, registers: int) -> Solutio
     return Solution(resident(registers) / places, wrong, figures)
 
 
-@ask(
-    "s",
-    latency=(500 * _NS, 400 * _NS, 650 * _NS, 450 * _NS, 550 * _NS, 700 * _NS),
-    load=(100 * _NS, 60 * _NS, 150 * _NS, 80 * _NS, 120 * _NS),
-    math=(250 * _NS, 200 * _NS, 300 * _NS, 180 * _NS, 350 * _NS),
-    stages=(2, 3, 4, 5),
-)
 def kernel_stages(latency: float, load: float, math: float, stages: int) -> Solution:
     cycle = latency + load + math
     wrong = {
@@ -79,13 +55,6 @@ def kernel_stages(latency: float, load: float, math: float, stages: int) -> Solu
     return Solution(max(math, load, cycle / stages), wrong, figures)
 
 
-@ask(
-    "",
-    chip=_CHIPS,
-    latency=[ns * _NS for ns in (450, 400, 500, 550, 420, 480, 520, 580, 600)],
-    each=(16, 8, 4),
-    whole=True,
-)
 def kernel_warps(chip: Accelerator, latency: float, each: int) -> Solution:
     units = int(chip.multiprocessors or 0)
 
@@ -105,13 +74,6 @@ def kernel_warps(chip: Accelerator, latency: float, each: int) -> Solution:
     return Solution(warps(units), wrong, {**figures, "units": units, "each": each}, fits)
 
 
-@ask(
-    "",
-    chip=led("h100-sxm", _CHIPS, without="t4 v100-sxm2"),
-    high__wide=((128, 128), (128, 256), (64, 128), (128, 192), (64, 256), (64, 64)),
-    stages=(4, 3, 5, 2, 6),
-    whole=True,
-)
 def kernel_depth(chip: Accelerator, high: int, wide: int, stages: int) -> Solution:
     memory, sides = chip.block_memory or 0.0, high + wide
 

@@ -7,18 +7,8 @@ from course_lib import ops
 from course_lib.core import critical_batch, roofline
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator
-from course_book.exercises.problem import Solution, ask
-from course_book.exercises.shared import (
-    CLOCKS,
-    INT8,
-    SIXTEEN_BIT,
-    above,
-    headline,
-    led,
-    less,
-    printed,
-    sparse_ridge,
-)
+from course_book.exercises.problem import Solution
+from course_book.exercises.shared import above, headline, less, printed, sparse_ridge
 
 
 def _rule(chip: Accelerator, w: str, compute: str = "bf16", share: float = 1.0) -> float | None:
@@ -41,7 +31,6 @@ def _exact(chip: Accelerator, D: int, *, x: str = "bf16", w: str = "bf16") -> An
     return critical_batch(lambda batch: ops.matmul(batch, D, D, x=x, w=w, compute="bf16"), chip)
 
 
-@ask("", chip=INT8, share=CLOCKS, whole=True)
 def int8_p1(chip: Accelerator, share: float) -> Solution:
     ridge, sparse = share * chip.ridge("int8"), sparse_ridge(chip, "int8")
     answer = _rule(chip, "int8", "int8", share)
@@ -57,7 +46,6 @@ def int8_p1(chip: Accelerator, share: float) -> Solution:
     return Solution(answer, wrong, {**figures, "bf16": _rule(chip, "bf16", share=share)}, fits)
 
 
-@ask("", chip=led("tpu-v5e", SIXTEEN_BIT), share=CLOCKS, whole=True)
 def int8_p2(chip: Accelerator, share: float) -> Solution:
     answer, ridge = _rule(chip, "int8", share=share), share * chip.ridge("bf16")
     known, sparse = "matrix.int8" in chip.peaks, sparse_ridge(chip)
@@ -72,12 +60,6 @@ def int8_p2(chip: Accelerator, share: float) -> Solution:
     return Solution(answer, wrong, figures, _from_ridge(ridge, 1))
 
 
-@ask(
-    "",
-    chip=led("tpu-v5e", SIXTEEN_BIT),
-    D=(4096, 1024, 2048, 8192, 3072, 5120, 6144, 7168, 12288, 16384),
-    whole=True,
-)
 def int8_p3(chip: Accelerator, D: int) -> Solution:
     answer, rule, ridge = _exact(chip, D, w="int8"), _rule(chip, "int8"), chip.ridge("bf16")
     wrong = {
@@ -94,11 +76,6 @@ def int8_p3(chip: Accelerator, D: int) -> Solution:
     return Solution(answer, wrong, figures, batch(printed(ridge)) == batch(ridge))
 
 
-@ask(
-    "OP/B",
-    B=(64, 256, 1024, 16, 32, 48, 96, 128, 192, 384, 512, 2048),
-    D=(4096, 8192, 2048, 1024, 3072, 5120, 6144, 7168, 12288, 16384),
-)
 def int8_p4(B: int, D: int) -> Solution:
     intensity = 2 * B * D * D / (B * D + B * D * D + B * D)
     wrong = {
@@ -110,15 +87,6 @@ def int8_p4(B: int, D: int) -> Solution:
     return Solution(intensity, wrong)
 
 
-@ask(
-    "",
-    chip=(
-        "h100-sxm a100-sxm-80 h200-sxm b200-sxm mi300x l40s h100-pcie l4 a10g a100-sxm-40 "
-        "b300-sxm mi325x rtx-4090"
-    ),
-    share=CLOCKS,
-    whole=True,
-)
 def int8_p5(chip: Accelerator, share: float) -> Solution:
     answer, early = _rule(chip, "bf16", share=share), chip.classic.get("peak_early")
     large, sparse = headline(chip) or 0.0, sparse_ridge(chip)
@@ -136,7 +104,6 @@ def int8_p5(chip: Accelerator, share: float) -> Solution:
     return Solution(answer, wrong, {**figures, "wrong": floor(share * (sparse or 0)) + 1}, fits)
 
 
-@ask("", chip=SIXTEEN_BIT, group=(32, 128, 16, 64, 8, 256), whole=True)
 def int8_w4a16(chip: Accelerator, group: int) -> Solution:
     answer, size = _rule(chip, f"int4/{group}"), itemsize(f"int4/{group}")
     ridge, sparse = chip.ridge("bf16"), sparse_ridge(chip)
@@ -151,12 +118,6 @@ def int8_w4a16(chip: Accelerator, group: int) -> Solution:
     return Solution(answer, wrong, figures, _from_ridge(ridge, size))
 
 
-@ask(
-    "×",
-    chip=led("h100-sxm", INT8),
-    B=(200, 180, 160, 100, 120, 140, 220, 240, 260, 300),
-    D=(8192, 16384, 4096, 5120, 6144, 12288),
-)
 def int8_gain(chip: Accelerator, B: int, D: int) -> Solution:
     before, after = (roofline(ops.matmul(B, D, D, w=w), chip).lower for w in ("bf16", "int8"))
     gain, rule, old_rule = before / after, _rule(chip, "int8"), _rule(chip, "bf16")
@@ -172,12 +133,6 @@ def int8_gain(chip: Accelerator, B: int, D: int) -> Solution:
     return Solution(gain, wrong, figures, fits)
 
 
-@ask(
-    "FLOP/B",
-    model=["llama-3-8b"],
-    heads=(32, 12, 14, 16, 18, *range(20, 161, 4), 176, 192, 256),
-    kv_heads=(8, 4, 2, 3, 5, 6, 7, 9, 10, 12, 14, 16, 18, 20, 24, 32),
-)
 def int8_kv_cache(heads: int, kv_heads: int) -> Solution:
     ratio = heads / kv_heads
     wrong = {"unchanged": ratio, "forgot-2": ratio, "no-sharing": 2.0, "keys-only": 4 * ratio}
@@ -186,12 +141,6 @@ def int8_kv_cache(heads: int, kv_heads: int) -> Solution:
     return Solution(2 * ratio, wrong, {"ratio": heads // kv_heads}, fits)
 
 
-@ask(
-    "×",
-    chip=f"b300-sxm tpu-v4 mi250x rtx-4090 {INT8}",
-    before=(1.0, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65),
-    after=(1.0, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75),
-)
 def int8_no_gain(chip: Accelerator, before: float, after: float) -> Solution:
     """Each format reaches a part of its peak."""
     int8, bf16, large = chip.peak("int8"), chip.peak("bf16"), headline(chip, "int8")

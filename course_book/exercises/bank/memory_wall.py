@@ -1,6 +1,5 @@
 """Exercises of the chapter *The memory wall*: decoding a language model."""
 
-from itertools import product
 from typing import Any
 
 from course_lib.core import attainable
@@ -8,8 +7,8 @@ from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Transformer, model
 from course_lib.workloads.precision import formats
 from course_lib.workloads.weights import cache_bytes, streamed_bytes
-from course_book.exercises.problem import Solution, ask
-from course_book.exercises.shared import SIXTEEN_BIT, led, sparse_ridge
+from course_book.exercises.problem import Solution
+from course_book.exercises.shared import sparse_ridge
 
 
 def _decoder(key: str = "llama-3-8b") -> Transformer:
@@ -26,7 +25,6 @@ def _token(key: str = "llama-3-8b") -> float:
     return cache_bytes(_decoder(key), formats())
 
 
-@ask("s", chip=SIXTEEN_BIT, w="bf16 int8 fp16 fp8 int4 fp32 fp4")
 def wall_decode_time(chip: Accelerator, w: str) -> Solution:
     answer, size, parameters = _streamed(w) / chip.bandwidth, itemsize(w), _decoder().parameters
     wrong = {
@@ -40,12 +38,6 @@ def wall_decode_time(chip: Accelerator, w: str) -> Solution:
     return Solution(answer, wrong, {**figures, "rows": 128256, "width": 4096}, fits)
 
 
-@ask(
-    "×",
-    chip=led("a100-sxm-80", SIXTEEN_BIT),
-    other="h100-sxm h200-sxm b200-sxm tpu-v6e mi300x mi325x",
-    intensity=[200.0, 250.0, 350.0, 400.0, 150.0, *(20.0 * step for step in range(8, 21))],
-)
 def wall_new_chip(chip: Accelerator, other: Accelerator, intensity: float) -> Solution:
     speed1, speed2 = (
         attainable(intensity, one.peak("bf16"), one.bandwidth) for one in (chip, other)
@@ -63,12 +55,6 @@ def wall_new_chip(chip: Accelerator, other: Accelerator, intensity: float) -> So
     return Solution(speed2 / speed1, wrong, figures, chip is not other)
 
 
-@ask(
-    "B",
-    model=("llama-3-8b llama-3-70b mistral-7b qwen3-32b mixtral-8x7b llama-3-405b qwen3-0.6b"),
-    batch=(16, 8, 32, 24, 64, 48),
-    context=(4096, 8192, 2048, 1024, 3072, 6144),
-)
 def wall_kv_bytes(model: str, batch: int, context: int) -> Solution:
     one, token = _decoder(model), _token(model)
     cache = batch * context * token
@@ -85,12 +71,6 @@ def wall_kv_bytes(model: str, batch: int, context: int) -> Solution:
     return Solution(cache, wrong, figures, context <= one.context)
 
 
-@ask(
-    "",
-    capacity=(80e9, 40e9, 141e9, 192e9, 24e9, 32e9, 48e9, 64e9, 96e9, 128e9, 256e9, 288e9),
-    context=(1024, 2048, 4096, 512, 768, 1536, 3072, 6144, 8192, 1280, 2560),
-    tolerance=0.01,
-)
 def wall_how_many_fit(capacity: float, context: int) -> Solution:
     one, sequence = _decoder(), context * _token()
     weights = one.parameters * itemsize("bf16")
@@ -106,11 +86,6 @@ def wall_how_many_fit(capacity: float, context: int) -> Solution:
     return Solution(many // 1, wrong, figures)
 
 
-@ask(
-    "",
-    chip=led("a100-sxm-80", SIXTEEN_BIT),
-    context=(256, 128, 512, 64, 96, 160, 192, 224, 288, 320, 384, 448, 640, 768),
-)
 def wall_crossover(chip: Accelerator, context: int) -> Solution:
     one, weights, cache = _decoder(), _streamed("bf16"), context * _token()
     flops = weights + 4 * one.layers * one.heads * one.head_dim * context
@@ -128,12 +103,6 @@ def wall_crossover(chip: Accelerator, context: int) -> Solution:
     return Solution(once / (math - reading) if math > reading else None, wrong, figures, fits)
 
 
-@ask(
-    "",
-    chip=SIXTEEN_BIT,
-    model=["mixtral-8x7b"],
-    count__active=[*product((8, 16, 32, 60, 64, 128, 160, 256), (2, 4, 6))],
-)
 def wall_experts(chip: Accelerator, count: int, active: int) -> Solution:
     """Of so many experts in a layer, each token visits some."""
     ridge, sparse = chip.ridge("bf16"), sparse_ridge(chip)
@@ -146,16 +115,6 @@ def wall_experts(chip: Accelerator, count: int, active: int) -> Solution:
     return Solution(ridge * count / active, wrong, {"ridge": (ridge, "FLOP/B")})
 
 
-@ask(
-    "B",
-    model=(
-        "llama-3-8b llama-3-70b llama-3-405b qwen3-8b qwen3-14b qwen3-235b-a22b "
-        "mistral-7b mixtral-8x7b gemma-2b deepseek-v3"
-    ),
-    group=(32, 64, 16, 128, 256),
-    scale=(16, 8, 32),
-    tolerance=0.01,
-)
 def wall_group_scales(model: str, group: int, scale: int) -> Solution:
     parameters = _decoder(model).parameters
     answer = parameters * (itemsize("int4") + scale / 8 / group)

@@ -4,13 +4,8 @@ from typing import Any
 
 from course_lib import network
 from course_lib.specs import Accelerator
-from course_book.exercises.problem import Solution, ask
+from course_book.exercises.problem import Solution
 from course_book.exercises.shared import headline
-
-_NVLINK = "h100-sxm a100-sxm-80 b200-sxm h200-sxm a100-sxm-40 b300-sxm"
-# What part of its peak a chip reaches. A page asks of the whole peak.
-_REACHED = (1.0, *(percent / 100 for percent in range(30, 96, 3)))
-_MESSAGES = (1e9, 16e9, 140e9, 2e8, 5e8, 2e9, 4e9, 8e9, 26e9, 60e9)
 
 
 def _all_links(chip: Accelerator) -> float:
@@ -22,7 +17,6 @@ def _scaled(chip: Accelerator, share: float) -> dict[str, Any]:
     return {"scaled": (share * chip.peak("bf16"), "FLOP/s", 4)}
 
 
-@ask("", chip="tpu-v5e tpu-v5p tpu-v6e tpu-v7 tpu-v4 tpu-v3", share=_REACHED, tolerance=0.01)
 def network_two_chips(chip: Accelerator, share: float) -> Solution:
     peak, link = chip.peak("bf16"), chip.links["ici"].per_direction
     answer, classic = network.critical_contraction(share * peak, link), chip.classic.get("link")
@@ -38,7 +32,6 @@ def network_two_chips(chip: Accelerator, share: float) -> Solution:
     return Solution(answer, wrong, {**_scaled(chip, share), "link": (link, "B/s")})
 
 
-@ask("s", chip=_NVLINK, n=(8, 4, 6), message=_MESSAGES)
 def network_all_reduce(chip: Accelerator, n: int, message: float) -> Solution:
     link, together = chip.links["nvlink"], _all_links(chip)
     seconds = network.all_reduce(message, link, n)
@@ -54,7 +47,6 @@ def network_all_reduce(chip: Accelerator, n: int, message: float) -> Solution:
     return Solution(seconds, wrong, {**figures, "count": link.count, "share": 2 * (n - 1) / n})
 
 
-@ask("", chip=_NVLINK, share=_REACHED)
 def network_tokens_nvlink(chip: Accelerator, share: float) -> Solution:
     peak, link, large = chip.peak("bf16"), _all_links(chip), headline(chip)
     tokens, each = (
@@ -73,12 +65,6 @@ def network_tokens_nvlink(chip: Accelerator, share: float) -> Solution:
     return Solution(tokens, wrong, {**_scaled(chip, share), "link": (link, "B/s")})
 
 
-@ask(
-    "",
-    chip="h100-sxm b200-sxm mi300x h200-sxm a100-sxm-80 mi325x b300-sxm a100-sxm-40",
-    gigabits=(400, 200, 100, 50, 800),
-    ports=(8, 4, 2, 6),
-)
 def network_tokens_ethernet(chip: Accelerator, gigabits: int, ports: int) -> Solution:
     port, link = gigabits * 1e9 / 8, ports * gigabits * 1e9 / 8
     peak, large = chip.peak("bf16"), headline(chip)
@@ -96,12 +82,6 @@ def network_tokens_ethernet(chip: Accelerator, gigabits: int, ports: int) -> Sol
     return Solution(tokens, wrong, {"port": (port, "B/s"), "link": (link, "B/s")}, link < inside)
 
 
-@ask(
-    "s",
-    chip="h100-sxm a100-sxm-80 b200-sxm h200-sxm",
-    nodes=(16, 2, 4, 8, 32, 64, 128),
-    message=(4e9, *(size for size in _MESSAGES if size != 4e9)),
-)
 def network_nodes(chip: Accelerator, nodes: int, message: float) -> Solution:
     assert chip.node is not None
     node, port = chip.node.chips, chip.node.ports.per_direction
@@ -120,7 +100,6 @@ def network_nodes(chip: Accelerator, nodes: int, message: float) -> Solution:
     return Solution(phases.lower, wrong, {**figures, "nvlink": (_all_links(chip), "B/s")})
 
 
-@ask("B", chip=_NVLINK, n=(8, 4, 6), latency=(1e-6, 2e-6, 5e-7, 8e-7, 1.2e-6, 1.5e-6, 2.5e-6, 3e-6))
 def network_latency(chip: Accelerator, n: int, latency: float) -> Solution:
     link, together = chip.links["nvlink"], _all_links(chip)
     size, single = (
@@ -138,12 +117,6 @@ def network_latency(chip: Accelerator, n: int, latency: float) -> Solution:
     return Solution(size, wrong, {**figures, "waiting": (2 * (n - 1) * latency, "s")})
 
 
-@ask(
-    "B/s",
-    n=(8, 4, 16, 32, 6),
-    message=(1e9, 4e9, 2e9, 8e9, 16e9, 5e8),
-    rate=(264e9, 205e9, 230e9, 150e9, 180e9, 120e9),
-)
 def network_bus_bandwidth(n: int, message: float, rate: float) -> Solution:
     wrong = {
         "algorithm-bandwidth": rate,
@@ -155,13 +128,6 @@ def network_bus_bandwidth(n: int, message: float, rate: float) -> Solution:
     return Solution(rate * 2 * (n - 1) / n, wrong, {**figures, "share": 2 * (n - 1) / n})
 
 
-@ask(
-    "×",
-    n=(8, 4, 16, 32, 6, 12, 24, 64, 72),
-    ring=(1.0, 0.95, 0.9, 0.85, 0.8, 0.75),
-    switch=(1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7),
-    tolerance=0.01,
-)
 def network_in_switch(n: int, ring: float, switch: float) -> Solution:
     """How much faster the switch is, where each way reaches a part of what links carry."""
     in_ring = network.all_reduce(1.0, ring, n)

@@ -1,4 +1,7 @@
-"""A lab's grader, packed for Gradescope, Otter-Grader or nbgrader: the same verdicts there."""
+"""A lab's grader, packed for Gradescope, Otter-Grader or nbgrader: the same verdicts there.
+
+What these run is in `assets/lms`, with what it leaves open in braces.
+"""
 
 import io
 import json
@@ -20,87 +23,8 @@ EXTRAS = {
     "kernels": "press,torch,kernels",
     "sharding": "press,sharding",
 }
-SETUP = """\
-#!/usr/bin/env bash
-set -e
-export UV_PYTHON_INSTALL_DIR=/autograder/python
-apt-get update
-apt-get install -y bubblewrap python3-pip
-python3 -m pip install --break-system-packages uv || python3 -m pip install uv
-uv venv --python 3.12 /autograder/venv
-uv pip install --python /autograder/venv/bin/python --torch-backend cpu \\
-  -c /autograder/source/constraints.txt "/autograder/source[{extras}]"
-"""
-RUN = """\
-#!/usr/bin/env bash
-# Any one Python file is taken for a {file}. No cell, no points: the instructor is told why.
-home=${{AUTOGRADER:-/autograder}}
-python=${{COURSE_PYTHON:-$home/venv/bin/python}}
-results=$home/results/results.json
-export COURSE_LANG={lang} PYTHONPATH=$home/source
-file=$(ls "$home"/submission/*{file} "$home"/submission/*.py 2>/dev/null | head -n 1)
-cd "$home/source"
-chmod 700 "$home/results"
-{way}
-told=$("$python" -m course_press grade {lab} "${{file:-{file}}}" --out "$results" $way 2>&1)
-[ -f "$results" ] || "$python" -c 'import json, sys
-print(json.dumps({{"score": 0, "output": sys.argv[1]}}))' "$told" > "$results"
-"""
-CELL = "way=--isolated"
-NO_CELL = """\
-way=
-# Packed with --unsafe. Where another user can run what a file needs, it runs as one.
-if "$python" -c "
-import os
-os.setgroups([]), os.setresgid(*[{user}] * 3), os.setresuid(*[{user}] * 3)
-import numpy
-open('course_press/grading/sandbox/frames.py')
-" 2>/dev/null; then export COURSE_LEARNER={user}; fi"""
+TEMPLATES = Path(__file__).parents[2] / "assets" / "lms"
 USER = 61183  # one that no account and no cell has
-OTTER = """\
-from functools import cache
-from pathlib import Path
-
-from otter.test_files import test_case
-
-OK_FORMAT = False
-name = "lab-{lab}"
-
-
-@cache
-def found():
-    from course_press.grading.classroom import judged
-
-    return judged(Path({folder!r}), Path({file!r}), isolate={isolate})
-
-
-def meets(criterion):
-    told = [one for one in found().marks if one.criterion == criterion]
-    assert told and told[0].passed, told[0].told[{lang!r}] if told else {unjudged!r}
-"""
-CASE = """
-
-@test_case(name={name!r}, points={points})
-def test_{number}():
-    meets({name!r})
-"""
-NOTEBOOK = """\
-### BEGIN HIDDEN TESTS
-from pathlib import Path
-
-from course_book.text import in_language
-from course_press.grading.classroom import judged, student_report
-
-found = judged(Path({folder!r}), Path({file!r}), isolate={isolate})
-with in_language({lang!r}):
-    print(student_report([found], {{"{lab}": {criteria}}}))
-found.points({criteria})
-### END HIDDEN TESTS
-"""
-CONFIG = """\
-c = get_config()
-c.Autograde.exclude_overwriting = {{"lab-{lab}": [{file!r}]}}
-"""
 
 
 def write_package(kind: str, root: Path, folder: Path, out: Path, *, isolate: bool = True) -> None:
@@ -132,7 +56,7 @@ def write_package(kind: str, root: Path, folder: Path, out: Path, *, isolate: bo
         "isolate": isolate,
         "lang": language(),
         "unjudged": str(message("not-judged")),
-        "way": CELL if isolate else NO_CELL.format(user=USER),
+        "way": "way=--isolated" if isolate else _template("no_cell").format(user=USER),
         "extras": EXTRAS.get(about.grader, "press"),
     }
     pack(LmsPackage(root, folder, out, about, values))
@@ -147,15 +71,19 @@ class LmsPackage(NamedTuple):
     about: Grading
     values: Mapping[str, Any]
 
-    def filled(self, template: str) -> str:
+    def filled(self, name: str) -> str:
         """A template with what it leaves open."""
-        return template.format(**self.values)
+        return _template(name).format(**self.values)
+
+
+def _template(name: str) -> str:
+    return (TEMPLATES / f"{name}.txt").read_text(encoding="utf-8")
 
 
 def _gradescope(package: LmsPackage) -> None:
     root, folder = package.root, package.folder
-    scripts = {"setup.sh": SETUP, "run_autograder": RUN}
-    files: dict[str, str | bytes] = {name: package.filled(one) for name, one in scripts.items()}
+    files: dict[str, str | bytes] = {"setup.sh": package.filled("setup")}
+    files["run_autograder"] = package.filled("run_autograder")
     # What grades, and no reference.
     kept = [root / name for name in ("pyproject.toml", "constraints.txt", "README.md")]
     kept += [*root.glob("LICENSE*"), folder / "lab.toml", folder / "lab.ipynb"]
@@ -171,19 +99,20 @@ def _otter(package: LmsPackage) -> None:
     config = {"lang": "python", "points_possible": 100, "show_hidden": True}
     names = package.about.criteria
     each = 100 / len(names)
-    cases = [CASE.format(name=name, points=each, number=i) for i, name in enumerate(names)]
-    tests = package.filled(OTTER) + "".join(cases)
+    case = _template("otter_case")
+    cases = [case.format(name=name, points=each, number=i) for i, name in enumerate(names)]
+    tests = package.filled("otter") + "".join(cases)
     package.out.write_bytes(_zip({"otter_config.json": json.dumps(config), "tests/lab.py": tests}))
 
 
 def _nbgrader(package: LmsPackage) -> None:
-    name, file = package.filled("lab-{lab}"), package.about.file
+    name, file = f"lab-{package.values['lab']}", package.about.file
     graded: dict[str, Any] = {"grade": True, "grade_id": name, "locked": True, "points": 100}
     graded |= {"schema_version": 3, "solution": False, "task": False}
     text: dict[str, Any] = {"cell_type": "markdown", "id": "says", "metadata": {}}
     text["source"] = str(message("kit-says", file=file))
     cell: dict[str, Any] = {"cell_type": "code", "execution_count": None, "id": "grade"}
-    cell |= {"metadata": {"nbgrader": graded}, "outputs": [], "source": package.filled(NOTEBOOK)}
+    cell |= {"metadata": {"nbgrader": graded}, "outputs": [], "source": package.filled("nbgrader")}
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook: dict[str, Any] = {"cells": [text, cell], "metadata": {"kernelspec": kernel}}
     notebook |= {"nbformat": 4, "nbformat_minor": 5}
@@ -191,7 +120,9 @@ def _nbgrader(package: LmsPackage) -> None:
     source.mkdir(parents=True, exist_ok=True)
     (source / f"{name}.ipynb").write_text(json.dumps(notebook, indent=1), encoding="utf-8")
     (source / file).write_bytes((package.folder / file).read_bytes())
-    (package.out / "nbgrader_config.py").write_text(package.filled(CONFIG), encoding="utf-8")
+    (package.out / "nbgrader_config.py").write_text(
+        package.filled("nbgrader_config"), encoding="utf-8"
+    )
 
 
 def _zip(files: Mapping[str, str | bytes]) -> bytes:
@@ -200,7 +131,7 @@ def _zip(files: Mapping[str, str | bytes]) -> bytes:
     with zipfile.ZipFile(packed, "w") as opened:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name)  # its date is 1980
-            script = files[name][:2] in ("#!", b"#!")
+            script = files[name][:2] == "#!"  # of bytes, none is ours to run
             entry.external_attr = (0o755 if script else 0o644) << 16
             opened.writestr(entry, files[name], zipfile.ZIP_DEFLATED)
     return packed.getvalue()

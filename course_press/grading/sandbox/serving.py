@@ -29,14 +29,11 @@ def _called(function: Any, asked: dict[str, Any], _: bytes) -> learner.Reply:
         if isinstance(result, dict):
             named = {str(name): float(one).hex() for name, one in list(result.items())[:50]}
             return {"named": named}, b""
-        return {"rows": [_row(one) for one in _several(result)]}, b""
+        rows = [[float(part).hex() for part in _several(one)] for one in _several(result)]
+        return {"rows": rows}, b""
     except (TypeError, ValueError, OverflowError):
         return {"other": f"{result!r:.200}"}, b""
 
 
 def _several(value: Any) -> Any:
     return value if hasattr(value, "__len__") else [value]
-
-
-def _row(one: Any) -> list[str]:
-    return [float(part).hex() for part in _several(one)]

@@ -105,6 +105,7 @@ def clone(book):
 def test_an_exercise_and_the_first_of_a_chapter_are_asked_in_every_language(clone):
     made = begun(clone, "exercise", "one/dot-product")
     texts = {f"course_book/data/exercises/one.{lang}.toml" for lang in ("en", "es", "ko")}
+    texts.add("course_book/data/exercises/one.toml")
     pages = {"chapters/en/one.qmd", "chapters/es/one.qmd"}
     bank, cell = "course_book/exercises/bank/one.py", "chapters/cells/one/ex-dot-product.qmd"
     # What pages call the chapter stands among the words.

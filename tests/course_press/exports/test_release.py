@@ -45,7 +45,7 @@ def made(book, **more):
     return make_release(book.root, NOW, book.root / "dist", **asked), said
 
 
-def test_a_release_is_whole_and_goes_on_where_it_was_stopped(clone, monkeypatch):
+def test_a_release_is_whole_and_is_run_again_where_it_was_stopped(clone, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -54,7 +54,7 @@ def test_a_release_is_whole_and_goes_on_where_it_was_stopped(clone, monkeypatch)
         with pytest.raises(OSError, match="No space"):
             made(clone)
     archive, said = made(clone)
-    assert said == ["archive"]
+    assert (said[0], said[-1]) == ("notebooks", "archive")
     assert f'version = "{NOW}"' in (clone.root / "pyproject.toml").read_text()
     assert f"version: {NOW}\ndate-released: {DAY}\n" == (clone.root / "CITATION.cff").read_text()
     quarto = (clone.root / "_quarto.yml").read_text()

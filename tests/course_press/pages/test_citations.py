@@ -8,7 +8,7 @@ from pathlib import Path
 import pypandoc
 import pytest
 
-from course_press.pages.pandoc import ASSETS
+from course_press.source.assets import ASSETS
 from course_press.source.book import languages, read_book
 
 ROOT = Path(__file__).parents[3]

@@ -5,7 +5,7 @@ import re
 import pypandoc
 import pytest
 
-from course_press.pages.pandoc import ASSETS
+from course_press.source.assets import ASSETS
 
 
 def set_(text):

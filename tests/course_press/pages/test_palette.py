@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from course_book.plot.charts import LINES
-from course_press.pages.pandoc import ASSETS
+from course_press.source.assets import ASSETS
 
 CONTRAST, APART = 4.5, 0.09
 """WCAG's least contrast for text, which labels on lines are; least distance in OKLab, in which

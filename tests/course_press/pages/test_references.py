@@ -9,7 +9,8 @@ import pypandoc
 import pytest
 from lxml import html
 
-from course_press.pages.pandoc import ASSETS, SHARED
+from course_press.pages.pandoc import SHARED
+from course_press.source.assets import ASSETS
 
 PARTICLES = {
     "은": "는",
