@@ -4,12 +4,11 @@ import numpy as np
 
 from course_lib.specs import Accelerator
 from course_tools.diagnosis import gaps, kernels
-from course_tools.diagnosis.account import SECOND, Account
+from course_tools.diagnosis.account import SECOND, WRAPPER, Account
 from course_tools.diagnosis.amounts import disagree
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import CALL as RUNTIME
 from course_tools.diagnosis.reading.rows import LOAD, OP, TALK, Floats, Intervals, Places, Rows
-from course_tools.diagnosis.trace import WRAPPER
 
 # µs that calling an operator of torch takes at most, whatever it computes: mostly 1 to 10.
 CALL = 30.0
@@ -43,7 +42,7 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
         calling[members] = brief & (work < 0.5 * times)
     # Threads that work side by side share the time that they take.
     busy = rows.covered(places)
-    found.busy = busy.total * SECOND
+    found.busy, found.when["compute"] = busy.total * SECOND, [busy]
     seconds = own * min(busy.total / max(float(own.sum()), 1e-9), 1.0) * SECOND
     # Whether numbers of 64 bits are what most operators work on: else they came by a mistake that
     # the conversions show, too.

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from course_lib.core.checks import CourseError, positive
+from course_tools.diagnosis.account import WRAPPER
 from course_tools.diagnosis.amounts import count, tensors
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import OP, OpType
@@ -17,8 +18,6 @@ from course_tools.diagnosis.reading.rows import OP, OpType
 # So many times the larger of the two bounds and neither explains the time: many tiny calls, strided
 # access, a slow path.
 FAR = 5.0
-# An operator whose own share of its duration is below this passes the work on to those it calls.
-WRAPPER = 0.5
 _OPERATOR, _ON_DEVICE = "cpu_op", ("kernel", "gpu_memcpy", "gpu_memset")
 
 

@@ -8,7 +8,7 @@ stretch in the middle.
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -187,21 +187,28 @@ class Rows(NamedTuple):
 
 def gather(path: Path, most: int = MOST) -> Rows:
     """Read a trace, and keep what a diagnosis needs."""
-    found = _OncePass(path, None, most)
+    found = _passed(path, OncePass(path.name, most))
     if found.counted > most:
-        # Host rows stand before those of the device: only a stretch of time has both.
-        # It is chosen with room to spare, as rows do not lie evenly in time.
-        half = (found.until - found.since) * most / found.counted / 3
-        middle = (found.until + found.since) / 2
-        found = _OncePass(path, (middle - half, middle + half), int(1.3 * most))
+        found = _passed(path, found.again())
     return found.rows()
 
 
-class _OncePass:
-    """One reading of the file."""
+def _passed(path: Path, into: "OncePass") -> "OncePass":
+    """All that a file holds, in its order."""
+    stream = _opened(path)
+    for event in stream:
+        into.put(event)
+    into.end(stream.head, stream.count)
+    return into
 
-    def __init__(self, path: Path, window: tuple[float, float] | None, most: int) -> None:
-        self.path, self.window, self.most = path, window, most
+
+class OncePass:
+    """One reading of a file, into which its events are put."""
+
+    def __init__(
+        self, name: str, most: int = MOST, window: tuple[float, float] | None = None
+    ) -> None:
+        self.path, self.window, self.most = name, window, most
         self.columns: dict[str, array[Any]] = {name: array(code) for name, code in _COLUMNS.items()}
         self.types: list[OpType] = []
         self.lanes: dict[tuple[str, str], int] = {}
@@ -209,26 +216,34 @@ class _OncePass:
         self.open: dict[tuple[str, str], list[Event]] = defaultdict(list)
         self.seen: Counter[str] = Counter()
         self.counted, self.since, self.until = 0, float("inf"), float("-inf")
-        stream = _opened(self.path)
-        for event in stream:
-            for whole in self._closed(event):
-                self._take(whole)
-        self.head = stream.head
-        if not stream.count:
+        self.head: dict[str, Any] = {}
+
+    def again(self) -> "OncePass":
+        """Another reading, of a stretch in the middle: host rows stand before those of the device,
+        and only a stretch of time has both. It has room to spare, as rows do not lie evenly.
+        """
+        half = (self.until - self.since) * self.most / self.counted / 3
+        middle = (self.until + self.since) / 2
+        return OncePass(self.path, int(1.3 * self.most), (middle - half, middle + half))
+
+    def end(self, head: dict[str, Any], count: int) -> None:
+        """Take what stands beside the events, and refuse what holds none."""
+        self.head = head
+        if not count:
             raise CourseError(
-                f"{self.path.name} holds no events: record the step inside the profiler's context"
+                f"{self.path} holds no events: record the step inside the profiler's context"
             )
         if not self.counted:
             names = ", ".join(f"{name!r}" for name, _ in self.seen.most_common(5)) or "none"
             raise CourseError(
-                f"{self.path.name} holds {stream.count} events, none of an operator or a kernel as "
+                f"{self.path} holds {count} events, none of an operator or a kernel as "
                 f"torch.profiler writes them (categories: {names}): record one with torch.profiler"
             )
 
-    def _closed(self, event: Event) -> Iterator[Event]:
-        """Complete events as they are, and pairs of begin and end as one."""
+    def put(self, event: Event) -> None:
+        """Take complete events as they are, and pairs of begin and end as one."""
         if event.ph == "X" or (event.ph is None and event.dur is not None):
-            yield event
+            self._take(event)
         elif event.ph in ("B", "E"):
             held = self.open[str(event.pid), str(event.tid)]
             if event.ph == "B":
@@ -238,7 +253,7 @@ class _OncePass:
                 start, end = _number(begun.ts), _number(event.ts)
                 if start is not None and end is not None:
                     begun.dur = end - start
-                    yield begun
+                    self._take(begun)
 
     def _take(self, event: Event) -> None:
         category, name = str(event.cat or "").lower(), str(event.name or "")
@@ -307,7 +322,7 @@ class _OncePass:
         columns = [np.array(column) for column in self.columns.values()]
         if not len(columns[0]):
             raise CourseError(
-                f"{self.path.name} has no rows in the middle of its time: record fewer steps"
+                f"{self.path} has no rows in the middle of its time: record fewer steps"
             )
         kept = len(columns[0]) / self.counted
         every: Any = [*columns, list(self.lanes), self.types, self.head, self.seen, kept]
