@@ -3,6 +3,8 @@
 What is translated is a part of Python: scalars, the operators, `if` and loops, lists, dictionaries,
 records, and a few functions of NumPy; checks of arguments stay behind. `ROOTS` names what pages
 call, and what that calls comes along: ``python -m course_press.outputs.translate`` writes them.
+
+What works on arrays, the diagnosis, comes as the trees of its modules, which `trace.html` runs.
 """
 
 import ast
@@ -12,12 +14,16 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
 from course_lib.core import attainable, checks, formulas, ridge
+from course_lib.ops import CONVENTIONS
+from course_lib.specs import chip, chips
 from course_tools.counting.quantization import begins
+from course_tools.diagnosis.reading import names
 from course_book.explore import averages, page
 from course_press.source.files import swap_in
 
@@ -26,6 +32,12 @@ ASSETS = Path(__file__).parent.parent / "assets"
 PHYSICS = ASSETS / "physics.html"
 # The file for pages that count whole steps.
 STEPS = ASSETS / "steps.html"
+# The file for pages that read a trace, and the modules in it, each after those that it asks.
+DIAGNOSIS = ASSETS / "diagnosis.html"
+MODULES = (
+    *("account", "causes", "reading.names", "reading.rows", "amounts", "kernels", "gaps", "gpu"),
+    *("host", "root_cause", "page"),
+)
 # What pages call, by the name of what has it there.
 ROOTS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "coursePhysics": (
@@ -41,6 +53,8 @@ _TOLD = {
     "coursePhysics": "course_lib.core's formulas, and averages of a loaded engine",
     "courseSteps": "course_lib's steps",
 }
+# What a diagnosis asks of a chip.
+_ASKED = ("key", "short", "device_names", "bandwidth", "memory", "multiprocessors", "peaks")
 # What has no word in the Python that is translated, as JavaScript has it.
 WRITTEN = {
     begins: """function begins(pattern, name) {
@@ -268,6 +282,44 @@ class _Plain(ast.NodeTransformer):
         return None
 
 
+def trees() -> str:
+    """The modules of the diagnosis and the tables that they ask, as a script."""
+    every = {}
+    for name in MODULES:
+        file = import_module(f"course_tools.diagnosis.{name}").__file__
+        body = ast.parse(Path(str(file)).read_text(encoding="utf-8")).body
+        every[f"course_tools.diagnosis.{name}"] = _tree(body)
+    given = {
+        "tables": {name: names.rows_of(name) for name in ("patterns", "calls", "arguments")},
+        "flops": {name: one.flops for name, one in CONVENTIONS.items()},
+        "exact": checks.EXACT,
+        "chips": [{name: getattr(one, name) for name in _ASKED} for one in map(chip, chips())],
+    }
+    data = {"modules": every, "given": given}
+    # Python's `...` stands in no type that a page asks.
+    other: Any = lambda one: dict(one) if isinstance(one, Mapping) else None  # noqa: E731
+    text = json.dumps(data, separators=(",", ":"), default=other)
+    text = text.replace("</", "<\\/")
+    return f"<script>\n// course_tools.diagnosis, as trees: change it there.\nwindow.courseTraces = {text};\n</script>\n"
+
+
+def _tree(node: Any) -> Any:
+    """A part of Python: what it is and its fields, without what says only something to people."""
+    if isinstance(node, list):
+        return [_tree(one) for one in node if not (isinstance(one, ast.Expr) and _said(one))]
+    if not isinstance(node, ast.AST):
+        return node
+    left_out = ("ctx", "returns", "type_comment", "kind", "type_params")
+    fields = {name: getattr(node, name) for name in node._fields if name not in left_out}
+    if isinstance(node, ast.arg | ast.AnnAssign):
+        fields |= {"annotation": None}
+    return [type(node).__name__, *map(_tree, fields.values())] if fields else type(node).__name__
+
+
+def _said(one: ast.Expr) -> bool:
+    return isinstance(one.value, ast.Constant)
+
+
 def _in_order(node: ast.Call, names: list[str]) -> list[ast.expr]:
     """A call's arguments by their place; what is left out between others is `undefined`."""
     given = {one.arg: one.value for one in node.keywords}
@@ -301,3 +353,4 @@ def _json(value: Any) -> Any:
 if __name__ == "__main__":
     for name, file in (("coursePhysics", PHYSICS), ("courseSteps", STEPS)):
         swap_in(file, javascript(name))
+    swap_in(DIAGNOSIS, trees())
