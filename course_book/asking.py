@@ -1,6 +1,7 @@
 """The questions that lead from a slow step to its cause, asked one at a time."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from course_tools.diagnosis import FLOW, Fork
@@ -34,6 +35,18 @@ class Walk(Shown):
             lines.append(f"{number}. **{self.words(fork.key)}** {answer}. {ends}")
         ends = f"{self.words('end')} {self.verdict(('at-roof',))}."
         return {"text/markdown": "\n".join([*lines, "", ends])}
+
+
+@dataclass(frozen=True, repr=False)
+class TraceBox(Shown):
+    """A box for a trace of one's own; first, it shows one of these, by its place."""
+
+    traces: tuple[Path, ...]
+    start: int = 0
+
+    def static_bundle(self) -> dict[str, Any]:
+        """Where a reader of a notebook finds it."""
+        return {"text/markdown": t("trace-notebook")}
 
 
 def walk() -> Walk:

@@ -20,10 +20,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from course_lib.core import attainable, checks, formulas, ridge
-from course_lib.ops import CONVENTIONS
-from course_lib.specs import chip, chips
 from course_tools.counting.quantization import begins
-from course_tools.diagnosis.reading import names
+from course_tools.diagnosis.page import asked
 from course_book.explore import averages, page
 from course_press.source.files import swap_in
 
@@ -53,8 +51,6 @@ _TOLD = {
     "coursePhysics": "course_lib.core's formulas, and averages of a loaded engine",
     "courseSteps": "course_lib's steps",
 }
-# What a diagnosis asks of a chip.
-_ASKED = ("key", "short", "device_names", "bandwidth", "memory", "multiprocessors", "peaks")
 # What has no word in the Python that is translated, as JavaScript has it.
 WRITTEN = {
     begins: """function begins(pattern, name) {
@@ -289,18 +285,13 @@ def trees() -> str:
         file = import_module(f"course_tools.diagnosis.{name}").__file__
         body = ast.parse(Path(str(file)).read_text(encoding="utf-8")).body
         every[f"course_tools.diagnosis.{name}"] = _tree(body)
-    given = {
-        "tables": {name: names.rows_of(name) for name in ("patterns", "calls", "arguments")},
-        "flops": {name: one.flops for name, one in CONVENTIONS.items()},
-        "exact": checks.EXACT,
-        "chips": [{name: getattr(one, name) for name in _ASKED} for one in map(chip, chips())],
-    }
-    data = {"modules": every, "given": given}
+    data = {"modules": every, "given": asked()}
     # Python's `...` stands in no type that a page asks.
     other: Any = lambda one: dict(one) if isinstance(one, Mapping) else None  # noqa: E731
     text = json.dumps(data, separators=(",", ":"), default=other)
     text = text.replace("</", "<\\/")
-    return f"<script>\n// course_tools.diagnosis, as trees: change it there.\nwindow.courseTraces = {text};\n</script>\n"
+    told = "// course_tools.diagnosis, as trees: change it there."
+    return f"<script>\n{told}\nwindow.courseTraces = {text};\n</script>\n"
 
 
 def _tree(node: Any) -> Any:

@@ -8,14 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.specs import Accelerator
+from course_lib import ops
+from course_lib.core.checks import EXACT
+from course_lib.specs import Accelerator, chips
+from course_lib.specs import chip as chip_by_key
 from course_tools.diagnosis import gaps
+from course_tools.diagnosis.account import SECOND
 from course_tools.diagnosis.causes import WHOLES
-from course_tools.diagnosis.reading.rows import Floats, Rows
+from course_tools.diagnosis.reading import names
+from course_tools.diagnosis.reading.rows import KERNEL, Floats, Rows
 from course_tools.diagnosis.root_cause import judged
 
 # What a strip shows of each stretch of time, from below: of the idle time, why it is.
 SHOWN = ("compute", "copies", "exchange", *WHOLES[0])
+# What is told of each operator besides, and what is asked of a chip.
+OPERATOR = ("distance", "small", "overcounted")
+CHIP = ("key", "short", "device_names", "bandwidth", "memory", "multiprocessors", "peaks")
 # Stretches of which a strip consists.
 PIECES = 120
 
@@ -23,8 +31,8 @@ PIECES = 120
 def dropped(
     read: Sequence[Rows], files: Sequence[str], known: Sequence[Accelerator]
 ) -> dict[str, Any]:
-    """The verdict on recordings, seconds by kind of kernel, and by cause; and a strip: of each of
-    `PIECES` stretches of time, the shares that `SHOWN` names.
+    """The verdict on recordings, seconds by kind of kernel, and by cause; a strip: of each of
+    `PIECES` stretches of time, the shares that `SHOWN` names; and what the first one's host does.
     """
     found, where = judged(read, files, known)
     lost = {cause: where.lost[cause] for cause in where.lost if cause != "unknown"}
@@ -44,4 +52,24 @@ def dropped(
     strip = [compute, copies - compute, np.maximum(busy - copies, 0.0), *map(share, WHOLES[0])]
     kinds = sorted(where.kinds.items(), key=lambda one: -one[1])
     of = [one.tolist() for one in strip]
-    return {"found": found, "lost": lost, "kinds": kinds, "strip": of, "roof": where.roof}
+    rows, host = read[0], gaps.Host(read[0])
+    kernels, waits = rows.dur[rows.kind == KERNEL], host.wait.total / (last - first or 1.0)
+    facts = {
+        "kernels": len(kernels),
+        "each": SECOND * float(kernels.sum()) / (len(kernels) or 1),
+        "works": host.inside.total / (last - first or 1.0) - waits,
+        "waits": waits,
+    }
+    told = {name: [getattr(one, name) for one in found.operators] for name in OPERATOR}
+    return {"found": found, "lost": lost, "kinds": kinds, "strip": of, "facts": facts, **told}
+
+
+def asked() -> dict[str, Any]:
+    """What that asks besides, which a page holds: names, conventions, and chips."""
+    known, tables = map(chip_by_key, chips()), ("patterns", "calls", "arguments")
+    return {
+        "tables": {name: names.rows_of(name) for name in tables},
+        "flops": {name: one.flops for name, one in ops.CONVENTIONS.items()},
+        "exact": EXACT,
+        "chips": [{name: getattr(one, name) for name in CHIP} for one in known],
+    }
