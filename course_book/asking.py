@@ -10,7 +10,9 @@ from course_book.text import Shown, t
 
 @dataclass(frozen=True, repr=False)
 class Walk(Shown):
-    """The flow of *Bandwidth and profiling*: questions, each answer with a remedy and causes."""
+    """The flow of *Bandwidth and profiling*: questions, each answer with a remedy and causes; a
+    page folds them, so that each answer opens the next.
+    """
 
     forks: tuple[Fork, ...] = FLOW
 
@@ -47,8 +49,3 @@ class TraceBox(Shown):
     def static_bundle(self) -> dict[str, Any]:
         """Where a reader of a notebook finds it."""
         return {"text/markdown": t("trace-notebook")}
-
-
-def walk() -> Walk:
-    """The questions of `diagnosis.FLOW`: a page folds them, so that each answer opens the next."""
-    return Walk()

@@ -191,9 +191,9 @@ def _tell_others(head: Any, said: str) -> None:
 
 def _drop_unused(page: Any) -> None:
     """Take long scripts from pages without what needs them: Quarto puts them on each."""
-    begins = tuple(begin for name, of in _ONLY.items() if not page.find_class(name) for begin in of)
+    unused = sum((of for name, of in _ONLY.items() if not page.find_class(name)), ())
     for script in page.iter("script"):
-        if (script.text or "").lstrip().startswith(begins):
+        if (script.text or "").lstrip().startswith(unused):
             script.text = ""
 
 

@@ -35,7 +35,6 @@ def dropped(
     `PIECES` stretches of time, the shares that `SHOWN` names; and what the first one's host does.
     """
     found, where = judged(read, files, known)
-    lost = {cause: where.lost[cause] for cause in where.lost if cause != "unknown"}
     first, last = gaps.window(read[0])
     at = np.linspace(first, last, PIECES + 1)
     whole = max((last - first) / PIECES * found.devices, 1e-9)
@@ -50,25 +49,23 @@ def dropped(
     compute, copies, busy = share("compute"), share("copies"), share("exchange")
     copies = np.maximum(copies, compute)
     strip = [compute, copies - compute, np.maximum(busy - copies, 0.0), *map(share, WHOLES[0])]
-    kinds = sorted(where.kinds.items(), key=lambda one: -one[1])
-    of = [one.tolist() for one in strip]
-    rows, host = read[0], gaps.Host(read[0])
-    kernels, waits = rows.dur[rows.kind == KERNEL], host.wait.total / (last - first or 1.0)
-    facts = {
-        "kernels": len(kernels),
-        "each": SECOND * float(kernels.sum()) / (len(kernels) or 1),
-        "works": host.inside.total / (last - first or 1.0) - waits,
-        "waits": waits,
+    host, kernels = gaps.Host(read[0]), read[0].dur[read[0].kind == KERNEL]
+    return {
+        "found": found,
+        "lost": where.lost,
+        "kinds": sorted(where.kinds.items(), key=lambda one: -one[1]),
+        "strip": [one.tolist() for one in strip],
+        "kernels": (len(kernels), SECOND * float(kernels.sum())),
+        "host": (SECOND * (host.inside.total - host.wait.total), SECOND * host.wait.total),
+        **{name: [getattr(one, name) for one in found.operators] for name in OPERATOR},
     }
-    told = {name: [getattr(one, name) for one in found.operators] for name in OPERATOR}
-    return {"found": found, "lost": lost, "kinds": kinds, "strip": of, "facts": facts, **told}
 
 
 def asked() -> dict[str, Any]:
     """What that asks besides, which a page holds: names, conventions, and chips."""
-    known, tables = map(chip_by_key, chips()), ("patterns", "calls", "arguments")
+    known = map(chip_by_key, chips())
     return {
-        "tables": {name: names.rows_of(name) for name in tables},
+        "tables": {name: names.rows_of(name) for name in ("patterns", "calls", "arguments")},
         "flops": {name: one.flops for name, one in ops.CONVENTIONS.items()},
         "exact": EXACT,
         "chips": [{name: getattr(one, name) for name in CHIP} for one in known],

@@ -97,6 +97,20 @@ def union(start: Any, duration: Any) -> Intervals:
     return Intervals(start[first], until[last])
 
 
+def own_times(start: Any, duration: Any, lane: Sequence[Any]) -> Floats:
+    """Each call's duration without those that it calls, µs: calls nest within a lane."""
+    start, duration = np.asarray(start, float), np.asarray(duration, float)
+    own, ends, open_ = duration.copy(), start + duration, defaultdict[Any, list[int]](list)
+    for i in np.lexsort((-duration, start)).tolist():
+        stack = open_[lane[i]]
+        while stack and ends[stack[-1]] <= start[i]:
+            stack.pop()
+        if stack:
+            own[stack[-1]] -= duration[i]
+        stack.append(i)
+    return np.asarray(np.maximum(own, 0.0))
+
+
 class OpType(NamedTuple):
     """What rows that differ only in time have in common.
 
@@ -187,19 +201,10 @@ class Rows(NamedTuple):
 
 def gather(path: Path, most: int = MOST) -> Rows:
     """Read a trace, and keep what a diagnosis needs."""
-    found = _passed(path, OncePass(path.name, most))
+    found = OncePass(path.name, most).filled(_opened(path))
     if found.counted > most:
-        found = _passed(path, found.again())
+        found = found.again().filled(_opened(path))
     return found.rows()
-
-
-def _passed(path: Path, into: "OncePass") -> "OncePass":
-    """All that a file holds, in its order."""
-    stream = _opened(path)
-    for event in stream:
-        into.put(event)
-    into.end(stream.head, stream.count)
-    return into
 
 
 class OncePass:
@@ -217,6 +222,13 @@ class OncePass:
         self.seen: Counter[str] = Counter()
         self.counted, self.since, self.until = 0, float("inf"), float("-inf")
         self.head: dict[str, Any] = {}
+
+    def filled(self, stream: Stream | NsysRecording) -> "OncePass":
+        """It, with all events of a file."""
+        for event in stream:
+            self.put(event)
+        self.end(stream.head, stream.count)
+        return self
 
     def again(self) -> "OncePass":
         """Another reading, of a stretch in the middle: host rows stand before those of the device,
