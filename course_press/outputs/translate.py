@@ -280,24 +280,21 @@ class _Plain(ast.NodeTransformer):
 
 def trees() -> str:
     """The modules of the diagnosis and the tables that they ask, as a script."""
-    every = {}
-    for name in MODULES:
-        file = import_module(f"course_tools.diagnosis.{name}").__file__
-        body = ast.parse(Path(str(file)).read_text(encoding="utf-8")).body
-        every[f"course_tools.diagnosis.{name}"] = _tree(body)
-    data = {"modules": every, "given": asked()}
-    # Python's `...` stands in no type that a page asks.
-    other: Any = lambda one: dict(one) if isinstance(one, Mapping) else None  # noqa: E731
-    text = json.dumps(data, separators=(",", ":"), default=other)
-    text = text.replace("</", "<\\/")
-    told = "// course_tools.diagnosis, as trees: change it there."
-    return f"<script>\n{told}\nwindow.courseTraces = {text};\n</script>\n"
+    each = (import_module(f"course_tools.diagnosis.{name}") for name in MODULES)
+    every = {one.__name__: _tree(ast.parse(inspect.getsource(one)).body) for one in each}
+    # Only a type says `...`, which no page asks for; a mapping that nobody may change has a copy.
+    other: Any = lambda one: getattr(one, "copy", str)()  # noqa: E731
+    data = json.dumps({"modules": every, "given": asked()}, separators=(",", ":"), default=other)
+    text = "window.courseTraces = " + data.replace("<", "\\u003c")
+    return f"<script>\n// course_tools.diagnosis, as trees: change it there.\n{text};\n</script>\n"
 
 
 def _tree(node: Any) -> Any:
     """A part of Python: what it is and its fields, without what says only something to people."""
     if isinstance(node, list):
-        return [_tree(one) for one in node if not (isinstance(one, ast.Expr) and _said(one))]
+        return list(map(_tree, node))
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return None
     if not isinstance(node, ast.AST):
         return node
     left_out = ("ctx", "returns", "type_comment", "kind", "type_params")
@@ -305,10 +302,6 @@ def _tree(node: Any) -> Any:
     if isinstance(node, ast.arg | ast.AnnAssign):
         fields |= {"annotation": None}
     return [type(node).__name__, *map(_tree, fields.values())] if fields else type(node).__name__
-
-
-def _said(one: ast.Expr) -> bool:
-    return isinstance(one.value, ast.Constant)
 
 
 def _in_order(node: ast.Call, names: list[str]) -> list[ast.expr]:

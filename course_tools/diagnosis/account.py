@@ -38,8 +38,7 @@ class Account:
     formats : by operator, seconds in each format that it computes in, where that is known.
     cold : whether the host does what every program does once, while the device waits.
     kinds : seconds by what kernels do, of all devices; of a CPU, its operators.
-    when : of each device, when it computes, also copies, also exchanges; and by cause, when it has
-        nothing to do.
+    when : of each device, when it computes, or also copies, or also exchanges; is idle, by cause.
     """
 
     window: float

@@ -87,11 +87,9 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
         cold |= host.cold
         found.lack(host=not host.rows, window=rows.kept < 1)
     many = len(every)
-    found.when |= {
-        "compute": [one.compute for one in every],
-        "copies": [one.working(one.copy) for one in every],
-        "exchange": [one.busy for one in every],
-    }
+    found.when["compute"] = [one.compute for one in every]
+    found.when["copies"] = [one.working(one.copy) for one in every]
+    found.when["exchange"] = [one.busy for one in every]
     found.devices, found.cold = many, cold
     found.scale(dict.fromkeys(found.lost, 1 / many))
     found.window, found.roof = found.window / many, found.roof / many

@@ -42,7 +42,8 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
         calling[members] = brief & (work < 0.5 * times)
     # Threads that work side by side share the time that they take.
     busy = rows.covered(places)
-    found.busy, found.when["compute"] = busy.total * SECOND, [busy]
+    found.busy = busy.total * SECOND
+    found.when = {key: [busy] for key in ("compute", "copies", "exchange")}
     seconds = own * min(busy.total / max(float(own.sum()), 1e-9), 1.0) * SECOND
     # Whether numbers of 64 bits are what most operators work on: else they came by a mistake that
     # the conversions show, too.

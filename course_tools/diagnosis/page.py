@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from course_lib import ops
+from course_lib import ops, specs
 from course_lib.core.checks import EXACT
-from course_lib.specs import Accelerator, chips
-from course_lib.specs import chip as chip_by_key
 from course_tools.diagnosis import gaps
 from course_tools.diagnosis.account import SECOND
 from course_tools.diagnosis.causes import WHOLES
@@ -28,27 +26,22 @@ CHIP = ("key", "short", "device_names", "bandwidth", "memory", "multiprocessors"
 PIECES = 120
 
 
-def dropped(
-    read: Sequence[Rows], files: Sequence[str], known: Sequence[Accelerator]
-) -> dict[str, Any]:
-    """The verdict on recordings, seconds by kind of kernel, and by cause; a strip: of each of
-    `PIECES` stretches of time, the shares that `SHOWN` names; and what the first one's host does.
-    """
-    found, where = judged(read, files, known)
+def dropped(read: Sequence[Rows], known: Sequence[specs.Accelerator]) -> dict[str, Any]:
+    """The verdict on recordings, and where the time went: what `trace.html` draws."""
+    # Of each of `PIECES` stretches of time, the strip has the shares that `SHOWN` names; of several
+    # recordings, the first one's host is told.
+    found, where = judged(read, known)
     first, last = gaps.window(read[0])
     at = np.linspace(first, last, PIECES + 1)
     whole = max((last - first) / PIECES * found.devices, 1e-9)
 
     def share(key: str) -> Floats:
-        covered = np.zeros(PIECES)
-        for one in where.when.get(key, []):
-            covered = covered + one.covered(at[:-1], at[1:])
-        return covered / whole
+        mine = (one.covered(at[:-1], at[1:]) for one in where.when.get(key, []))
+        return np.asarray(sum(mine, np.zeros(PIECES)) / whole)
 
     # Whatever runs beside kernels is hidden: only what goes beyond them shows.
-    compute, copies, busy = share("compute"), share("copies"), share("exchange")
-    copies = np.maximum(copies, compute)
-    strip = [compute, copies - compute, np.maximum(busy - copies, 0.0), *map(share, WHOLES[0])]
+    compute, copies, busy = map(share, SHOWN[:3])
+    strip = [compute, copies - compute, busy - copies, *map(share, WHOLES[0])]
     host, kernels = gaps.Host(read[0]), read[0].dur[read[0].kind == KERNEL]
     return {
         "found": found,
@@ -63,10 +56,10 @@ def dropped(
 
 def asked() -> dict[str, Any]:
     """What that asks besides, which a page holds: names, conventions, and chips."""
-    known = map(chip_by_key, chips())
+    known = map(specs.chip, specs.chips())
     return {
         "tables": {name: names.rows_of(name) for name in ("patterns", "calls", "arguments")},
         "flops": {name: one.flops for name, one in ops.CONVENTIONS.items()},
         "exact": EXACT,
-        "chips": [{name: getattr(one, name) for name in CHIP} for one in known],
+        "chips": [{key: getattr(one, key) for key in CHIP} for one in known],
     }

@@ -184,25 +184,19 @@ def diagnose(
     if not paths:
         raise CourseError("path holds no trace: give one, or one of each rank")
     on = accelerator(chip) if chip is not None else None
-    files = [Path(one) for one in paths]
-    known = [*map(chip_by_key, chips())]
-    return judged([*map(gather, files)], [one.name for one in files], known, on)[0]
+    return judged([gather(Path(one)) for one in paths], [*map(chip_by_key, chips())], on)[0]
 
 
 def judged(
-    read: Sequence[Rows],
-    files: Sequence[str],
-    known: Sequence[Accelerator],
-    on: Accelerator | None = None,
+    read: Sequence[Rows], known: Sequence[Accelerator], on: Accelerator | None = None
 ) -> tuple[Diagnosis, Account]:
-    """The cause that recordings show, and where their time went; of the chip given, or of the one
-    among those known that they name. Reads nothing: a page asks it, too.
-    """
+    """The cause that recordings show on a chip, or on the known one that they name; an account."""
+    # Reads nothing: a page asks it, too.
     rows, taken_for, like = read[0], None, tuple[str, ...]()
     without = [i for i, one in enumerate(read) if not np.isin(one.kind, ON_DEVICE).any()]
     if len(read) > 1 and without:
         raise CourseError(
-            f"{files[without[0]]} holds no rows of a device: several traces are read "
+            f"{read[without[0]].file} holds no rows of a device: several traces are read "
             f"together where each is of a rank with one"
         )
     if not without:
@@ -215,7 +209,7 @@ def judged(
         found = host.account(rows, on)
     else:
         raise CourseError(
-            f"{files[0]} holds neither operators nor kernels, only annotations: "
+            f"{rows.file} holds neither operators nor kernels, only annotations: "
             f"record it with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
         )
     window = found.window or 1e-9

@@ -97,7 +97,7 @@ def union(start: Any, duration: Any) -> Intervals:
     return Intervals(start[first], until[last])
 
 
-def own_times(start: Any, duration: Any, lane: Sequence[Any]) -> Floats:
+def own_times(start: Any, duration: Any, lane: Any) -> Floats:
     """Each call's duration without those that it calls, µs: calls nest within a lane."""
     start, duration = np.asarray(start, float), np.asarray(duration, float)
     own, ends, open_ = duration.copy(), start + duration, defaultdict[Any, list[int]](list)
@@ -145,6 +145,7 @@ class Rows(NamedTuple):
     head : what stands beside the events.
     seen : rows of each category in the whole file.
     kept : part of the rows that count that was kept.
+    file : what it is called.
     """
 
     ts: Floats
@@ -159,6 +160,7 @@ class Rows(NamedTuple):
     head: dict[str, Any]
     seen: Counter[str]
     kept: float
+    file: str
 
     def of(self, *kinds: int) -> Places:
         """Places of the rows of these kinds, in time."""
@@ -210,9 +212,7 @@ def gather(path: Path, most: int = MOST) -> Rows:
 class OncePass:
     """One reading of a file, into which its events are put."""
 
-    def __init__(
-        self, name: str, most: int = MOST, window: tuple[float, float] | None = None
-    ) -> None:
+    def __init__(self, name: str, most: int, *window: float) -> None:
         self.path, self.window, self.most = name, window, most
         self.columns: dict[str, array[Any]] = {name: array(code) for name, code in _COLUMNS.items()}
         self.types: list[OpType] = []
@@ -231,12 +231,12 @@ class OncePass:
         return self
 
     def again(self) -> "OncePass":
-        """Another reading, of a stretch in the middle: host rows stand before those of the device,
-        and only a stretch of time has both. It has room to spare, as rows do not lie evenly.
-        """
+        """Another reading, of a stretch in the middle."""
+        # Host rows stand before those of the device: only a stretch of time has both.
+        # It is chosen with room to spare, as rows do not lie evenly in time.
         half = (self.until - self.since) * self.most / self.counted / 3
         middle = (self.until + self.since) / 2
-        return OncePass(self.path, int(1.3 * self.most), (middle - half, middle + half))
+        return OncePass(self.path, int(1.3 * self.most), middle - half, middle + half)
 
     def end(self, head: dict[str, Any], count: int) -> None:
         """Take what stands beside the events, and refuse what holds none."""
@@ -282,7 +282,7 @@ class OncePass:
             return
         self.counted += 1
         self.since, self.until = min(self.since, start), max(self.until, start + lasted)
-        if self.window is not None and not self.window[0] <= start <= self.window[1]:
+        if self.window and not self.window[0] <= start <= self.window[1]:
             return
         if len(self.columns["ts"]) >= self.most:
             return
@@ -337,7 +337,7 @@ class OncePass:
                 f"{self.path} has no rows in the middle of its time: record fewer steps"
             )
         kept = len(columns[0]) / self.counted
-        every: Any = [*columns, list(self.lanes), self.types, self.head, self.seen, kept]
+        every: Any = [*columns, list(self.lanes), self.types, self.head, self.seen, kept, self.path]
         return Rows(*every)
 
 
