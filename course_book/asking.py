@@ -41,10 +41,9 @@ class Walk(Shown):
 
 @dataclass(frozen=True, repr=False)
 class TraceBox(Shown):
-    """A box for a trace of one's own; first, it shows one of these, by its place."""
+    """A box for a trace of one's own; first, it shows the last of these."""
 
     traces: tuple[Path, ...]
-    start: int = 0
 
     def static_bundle(self) -> dict[str, Any]:
         """Where a reader of a notebook finds it."""

@@ -22,7 +22,6 @@ def html(one: TraceBox) -> str:
     every_word = (key for key in words(language()) if key.startswith(_BEGIN) or key in _SAID)
     data = {
         "examples": [_plain(made) for made in every],
-        "start": one.start,
         "words": {key: t(key) for key in every_word},
         "wholes": WHOLES,
         "shown": page.SHOWN,

@@ -350,8 +350,9 @@ def _root_cause(found: Account, window: float) -> tuple[list[tuple[str, float]],
     sure *= 1 - min(found.doubt[cause] / most, 1.0)
     # The larger part of a loss is the one to begin with, the surer the more of it that is.
     sure *= min(0.6 + 0.8 * max(2 * most / loss - 1, 0.0), 1.0)
-    one_rank = cause == "load-imbalance" and found.devices == 1
-    asked = unsure or roof > OUTWEIGHS * share or one_rank
+    # One rank does not show the others; nor operators alone whether they only launch on a device.
+    alone = {"load-imbalance": found.devices == 1, "launch-bound": "cpu" in found.lacks}
+    asked = unsure or roof > OUTWEIGHS * share or alone.get(cause, False)
     return ranked, cause, min(sure, ASKED) if asked else sure
 
 

@@ -25,7 +25,7 @@ CELL = """```{python}
 from course_tools.diagnosis import seeded
 from course_book.asking import TraceBox
 
-TraceBox((seeded("synchronisation"), seeded("copies")))
+TraceBox((seeded("copies"), seeded("synchronisation")))
 ```
 """
 
@@ -121,7 +121,7 @@ def test_reading_can_be_stopped_and_the_page_answers_meanwhile(visit, tmp_path):
     page = opened(visit)
     page.set_input_files(".trace input[type=file]", file)
     wait_for(page, "!document.querySelector('.trace progress').hidden")
-    page.select_option(".trace-example select", "1")  # the page itself is free
+    page.select_option(".trace-example select", "0")  # the page itself is free
     assert page.query_selector(".trace-strip svg")
     page.set_input_files(".trace input[type=file]", file)
     page.click(".trace-box button")
