@@ -1,6 +1,7 @@
 """The questions that lead from a slow step to its cause, asked one at a time."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from course_tools.diagnosis import FLOW, Fork
@@ -9,7 +10,9 @@ from course_book.text import Shown, t
 
 @dataclass(frozen=True, repr=False)
 class Walk(Shown):
-    """The flow of *Bandwidth and profiling*: questions, each answer with a remedy and causes."""
+    """The flow of *Bandwidth and profiling*: questions, each answer with a remedy and causes; a
+    page folds them, so that each answer opens the next.
+    """
 
     forks: tuple[Fork, ...] = FLOW
 
@@ -36,6 +39,12 @@ class Walk(Shown):
         return {"text/markdown": "\n".join([*lines, "", ends])}
 
 
-def walk() -> Walk:
-    """The questions of `diagnosis.FLOW`: a page folds them, so that each answer opens the next."""
-    return Walk()
+@dataclass(frozen=True, repr=False)
+class TraceBox(Shown):
+    """A box for a trace of one's own; first, it shows the last of these."""
+
+    traces: tuple[Path, ...]
+
+    def static_bundle(self) -> dict[str, Any]:
+        """Where a reader of a notebook finds it."""
+        return {"text/markdown": t("trace-notebook")}

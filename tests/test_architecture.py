@@ -31,6 +31,7 @@ MAY_ASK = {
         "course_lib.core",
         "course_lib.specs",
         "course_tools.counting.quantization",
+        "course_tools.diagnosis",
         "course_book",
     },
     "pages": {"course_book.files", "course_lib.core", "course_lib.specs", "course_book.text"},

@@ -25,7 +25,7 @@ FEW = 2
 
 _SVG = re.compile(r"<svg\b.*?</svg>", re.DOTALL)  # libxml2 would lower the case of its names
 _PLACE = re.compile(r'<i data-figure="(\d+)"></i>')
-_LIVE = {"explorer", "moving", "calculator"}
+_LIVE = {"explorer", "moving", "calculator", "trace"}
 _SHOWN = {*_LIVE, "table-scroll", "sizes", "walk"}
 _BOXES = {"predict", "takeaways", "problem"}
 # What the sentence before it says what it is.

@@ -5,14 +5,14 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from course_book.asking import Walk
+from course_book.asking import TraceBox, Walk
 from course_book.exercises import Form, Parity, Question
 from course_book.explore import Calculator, Explorer
 from course_book.moving import Moving
 from course_book.plot import Diagram, Plot
 from course_book.tables import Downloads, Folded
 from course_book.text import Shown, Table
-from course_press.outputs import calculator, exercise, explorer, figure, moving, tables
+from course_press.outputs import calculator, exercise, explorer, figure, moving, tables, trace
 from course_press.run.bundles import FORMS
 
 # What makes an element of a page of each kind of result.
@@ -25,6 +25,7 @@ ELEMENTS: Sequence[tuple[Any, Callable[[Any], str]]] = (
     (Parity, exercise.parity_html),
     (Plot | Diagram, figure.html),
     (Walk, exercise.walk_html),
+    (TraceBox, trace.html),
 )
 
 

@@ -3,6 +3,8 @@
 What is translated is a part of Python: scalars, the operators, `if` and loops, lists, dictionaries,
 records, and a few functions of NumPy; checks of arguments stay behind. `ROOTS` names what pages
 call, and what that calls comes along: ``python -m course_press.outputs.translate`` writes them.
+
+What works on arrays, the diagnosis, comes as the trees of its modules, which `trace.html` runs.
 """
 
 import ast
@@ -12,12 +14,14 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
 from course_lib.core import attainable, checks, formulas, ridge
 from course_tools.counting.quantization import begins
+from course_tools.diagnosis.page import asked
 from course_book.explore import averages, page
 from course_press.source.files import swap_in
 
@@ -26,6 +30,12 @@ ASSETS = Path(__file__).parent.parent / "assets"
 PHYSICS = ASSETS / "physics.html"
 # The file for pages that count whole steps.
 STEPS = ASSETS / "steps.html"
+# The file for pages that read a trace, and the modules in it, each after those that it asks.
+DIAGNOSIS = ASSETS / "diagnosis.html"
+MODULES = (
+    *("account", "causes", "reading.names", "reading.rows", "amounts", "kernels", "gaps", "gpu"),
+    *("host", "root_cause", "page"),
+)
 # What pages call, by the name of what has it there.
 ROOTS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "coursePhysics": (
@@ -268,6 +278,32 @@ class _Plain(ast.NodeTransformer):
         return None
 
 
+def trees() -> str:
+    """The modules of the diagnosis and the tables that they ask, as a script."""
+    each = (import_module(f"course_tools.diagnosis.{name}") for name in MODULES)
+    every = {one.__name__: _tree(ast.parse(inspect.getsource(one)).body) for one in each}
+    # Only a type says `...`, which no page asks for; a mapping that nobody may change has a copy.
+    other: Any = lambda one: getattr(one, "copy", str)()  # noqa: E731
+    data = json.dumps({"modules": every, "given": asked()}, separators=(",", ":"), default=other)
+    text = "window.courseTraces = " + data.replace("<", "\\u003c")
+    return f"<script>\n// course_tools.diagnosis, as trees: change it there.\n{text};\n</script>\n"
+
+
+def _tree(node: Any) -> Any:
+    """A part of Python: what it is and its fields, without what says only something to people."""
+    if isinstance(node, list):
+        return list(map(_tree, node))
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return None
+    if not isinstance(node, ast.AST):
+        return node
+    left_out = ("ctx", "returns", "type_comment", "kind", "type_params")
+    fields = {name: getattr(node, name) for name in node._fields if name not in left_out}
+    if isinstance(node, ast.arg | ast.AnnAssign):
+        fields |= {"annotation": None}
+    return [type(node).__name__, *map(_tree, fields.values())] if fields else type(node).__name__
+
+
 def _in_order(node: ast.Call, names: list[str]) -> list[ast.expr]:
     """A call's arguments by their place; what is left out between others is `undefined`."""
     given = {one.arg: one.value for one in node.keywords}
@@ -301,3 +337,4 @@ def _json(value: Any) -> Any:
 if __name__ == "__main__":
     for name, file in (("coursePhysics", PHYSICS), ("courseSteps", STEPS)):
         swap_in(file, javascript(name))
+    swap_in(DIAGNOSIS, trees())

@@ -18,6 +18,7 @@ def policy(frame: str) -> str:
             # file: from a page of the web.
             "default-src 'self' file:",
             f"script-src 'self' file:{hashes}",
+            "worker-src blob:",  # reads traces
             "style-src 'self' file: 'unsafe-inline'",  # figures carry style attributes
             "font-src 'self' file: data:",  # style sheets hold their fonts
             "img-src 'self' file: data:",

@@ -41,8 +41,11 @@ GET = "get it from quarto.org, with conda (environment.yml), or pip install -e '
 _COMPLETE = "data-complete"
 # What Quarto can say of a page to share and ours do not: whose it is.
 _OWNERS = ("twitter:site", "twitter:creator")
-# How the scripts begin that only the calculator's page needs.
-_CALCULATOR = ("// course_lib's steps, translated", "// The calculator:")
+# How the scripts begin that only pages with an element of a class need.
+_ONLY = {
+    "calculator": ("// course_lib's steps, translated", "// The calculator:"),
+    "trace": ("// course_tools.diagnosis, as trees", "// Reads a trace", "// The box for a reader"),
+}
 _TITLE = "title-block-header"
 
 
@@ -188,9 +191,10 @@ def _tell_others(head: Any, said: str) -> None:
 
 
 def _drop_unused(page: Any) -> None:
-    """Take the calculator's long scripts from pages without it: Quarto puts them on each."""
-    for script in () if page.find_class("calculator") else page.iter("script"):
-        if (script.text or "").lstrip().startswith(_CALCULATOR):
+    """Take long scripts from pages without what needs them: Quarto puts them on each."""
+    unused = sum((of for name, of in _ONLY.items() if not page.find_class(name)), ())
+    for script in page.iter("script"):
+        if (script.text or "").lstrip().startswith(unused):
             script.text = ""
 
 

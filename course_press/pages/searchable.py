@@ -25,6 +25,7 @@ LEFT_OUT_CLASSES = {
     "equation-number",
     "exercise-said",
     "calculator",
+    "trace",
     "explorer",
     "guess",
     "guesses",

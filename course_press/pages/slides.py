@@ -35,7 +35,7 @@ def url(page: PrintedPage) -> str:
 def features(body: str) -> dict[str, Any]:
     """What a printed text needs beside it: which scripts and styles."""
     classes = {"exercises": "exercise", "explorers": "explorer"}
-    classes |= {name: name for name in ("moving", "calculator")}
+    classes |= {name: name for name in ("moving", "calculator", "trace")}
     return {
         "math": "<math" in body,
         "predictions": any(f'class="{name}"' in body for name in ("guess", "guesses")),

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 # The times of a trace are in microseconds.
 SECOND = 1e-6
+# An operator whose own share of its duration is below this passes the work on to those it calls.
+WRAPPER = 0.5
 
 
 class Totals(dict[str, float]):
@@ -34,6 +37,8 @@ class Account:
     doubt : by cause, seconds of weak evidence.
     formats : by operator, seconds in each format that it computes in, where that is known.
     cold : whether the host does what every program does once, while the device waits.
+    kinds : seconds by what kernels do, of all devices; of a CPU, its operators.
+    when : of each device, when it computes, or also copies, or also exchanges; is idle, by cause.
     """
 
     window: float
@@ -50,6 +55,8 @@ class Account:
     doubt: Totals = field(default_factory=Totals)
     formats: dict[str, Totals] = field(default_factory=dict)
     cold: bool = False
+    kinds: Totals = field(default_factory=Totals)
+    when: dict[str, list[Any]] = field(default_factory=dict)
 
     def add(self, cause: str, seconds: float, what: str, rows: int = 1, sure: float = 1.0) -> None:
         """Seconds lost to a cause, the rows that show it, and how well they do."""

@@ -185,6 +185,8 @@ class Host:
             ("launch-bound", launch, launcher, 0),
         ):
             found.add(cause, float(lost.sum()) * SECOND, what, count or int((lost > 0).sum()))
+            mine = 2 * lost > length
+            found.when.setdefault(cause, []).append(Intervals(start[mine], end[mine]))
         # Many launches are the cause; one that takes most of it may be what happens once.
         longest = float(launch.max()) * SECOND
         found.doubt["launch-bound"] += longest * (longest > 0.5 * float(launch.sum()) * SECOND)

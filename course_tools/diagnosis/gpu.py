@@ -3,6 +3,7 @@ waits for in between.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -86,6 +87,9 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
         cold |= host.cold
         found.lack(host=not host.rows, window=rows.kept < 1)
     many = len(every)
+    found.when["compute"] = [one.compute for one in every]
+    found.when["copies"] = [one.working(one.copy) for one in every]
+    found.when["exchange"] = [one.busy for one in every]
     found.devices, found.cold = many, cold
     found.scale(dict.fromkeys(found.lost, 1 / many))
     found.window, found.roof = found.window / many, found.roof / many
@@ -202,7 +206,7 @@ def _waits(every: list[OnDevice]) -> list[Floats]:
     own = [device.rows.dur[device.comm] for device in every]
     counts = {len(one) for one in own}
     if len(every) > 1 and len(counts) == 1 and counts != {0}:
-        least = np.min(np.stack(own), axis=0)
+        least = reduce(np.minimum, own)
         return [one - least for one in own]
     waits = [np.zeros(len(one)) for one in own]
     for device, mine, waited in zip(every, own, waits, strict=True):

@@ -4,12 +4,11 @@ import numpy as np
 
 from course_lib.specs import Accelerator
 from course_tools.diagnosis import gaps, kernels
-from course_tools.diagnosis.account import SECOND, Account
+from course_tools.diagnosis.account import SECOND, WRAPPER, Account
 from course_tools.diagnosis.amounts import disagree
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import CALL as RUNTIME
-from course_tools.diagnosis.reading.rows import LOAD, OP, TALK, Floats, Intervals, Places, Rows
-from course_tools.diagnosis.trace import WRAPPER
+from course_tools.diagnosis.reading.rows import LOAD, OP, TALK, Floats, Intervals, Rows, own_times
 
 # µs that calling an operator of torch takes at most, whatever it computes: mostly 1 to 10.
 CALL = 30.0
@@ -28,7 +27,7 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
     first, last = gaps.window(rows)
     found = Account((last - first) * SECOND)
     places = rows.of(OP)
-    own = _own_times(rows, places)
+    own = own_times(rows.ts[places], rows.dur[places], rows.lane[places])
     worker = own >= WRAPPER * np.maximum(rows.dur[places], 1e-9)
     every = kernels.Candidates(rows, places, rows.type[places].astype(np.int64), chip)
     least = every.bandwidth(own, SECOND, LEAST_BANDWIDTH, 1e6, 1e12, "product")
@@ -44,6 +43,7 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
     # Threads that work side by side share the time that they take.
     busy = rows.covered(places)
     found.busy = busy.total * SECOND
+    found.when = {key: [busy] for key in ("compute", "copies", "exchange")}
     seconds = own * min(busy.total / max(float(own.sum()), 1e-9), 1.0) * SECOND
     # Whether numbers of 64 bits are what most operators work on: else they came by a mistake that
     # the conversions show, too.
@@ -79,24 +79,6 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
         cpu=not absent,
     )
     return found
-
-
-def _own_times(rows: Rows, places: Places) -> Floats:
-    """Each operator's duration without those that it calls, µs: calls nest within a thread."""
-    own = rows.dur[places].copy()
-    ends = rows.ts[places] + rows.dur[places]
-    for lane in np.unique(rows.lane[places]):
-        mine = np.flatnonzero(rows.lane[places] == lane)
-        mine = mine[np.lexsort((-rows.dur[places[mine]], rows.ts[places[mine]]))]
-        stack: list[int] = []
-        for i in mine.tolist():
-            start = rows.ts[places[i]]
-            while stack and ends[stack[-1]] <= start:
-                stack.pop()
-            if stack:
-                own[stack[-1]] -= rows.dur[places[i]]
-            stack.append(i)
-    return np.asarray(np.maximum(own, 0.0))
 
 
 def _operator(

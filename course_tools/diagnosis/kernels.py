@@ -176,11 +176,11 @@ class Candidates:
         self, rows: Rows, places: Places, operators: Numbers, chip: Accelerator | None
     ) -> None:
         self.rows, self.places = rows, places
-        pairs = np.stack([rows.type[places].astype(np.int64), operators])
-        found, which = np.unique(pairs, axis=1, return_inverse=True)
-        types = [*rows.types, None]
-        self.each = [Candidate(rows.types[k], types[o], chip) for k, o in found.T]
-        self.which = which.reshape(-1).astype(np.int64)
+        kinds = len(rows.types) + 1
+        pairs = rows.type[places].astype(np.int64) * kinds + operators + 1
+        found, self.which = np.unique(pairs, return_inverse=True)
+        types = [None, *rows.types]
+        self.each = [Candidate(rows.types[k // kinds], types[k % kinds], chip) for k in found]
         self.members = [np.flatnonzero(self.which == i) for i in range(len(self.each))]
 
     def bandwidth(
@@ -229,6 +229,7 @@ class Candidates:
         flops, moved = (amount.flops, amount.bytes) if amount else (0.0, 0.0)
         amounts = one.bound * working, flops * working, moved * working
         found.operator(one.name, calls, float(times.sum()), *amounts)
+        found.kinds[one.kind] += float(times.sum())
         if one.dtype:
             found.formats.setdefault(one.name, Totals())[one.dtype] += float(times.sum())
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course_lib.core.checks import EXACT, CourseError, shown
-from course_lib.specs import Accelerator, chip_of_device, chips
+from course_lib.specs import Accelerator, chips
 from course_lib.specs import chip as chip_by_key
 from course_lib.specs.catalog import accelerator
 from course_tools.diagnosis import gpu, host
@@ -184,25 +184,32 @@ def diagnose(
     if not paths:
         raise CourseError("path holds no trace: give one, or one of each rank")
     on = accelerator(chip) if chip is not None else None
-    read = [gather(Path(one)) for one in paths]
+    return judged([gather(Path(one)) for one in paths], [*map(chip_by_key, chips())], on)[0]
+
+
+def judged(
+    read: Sequence[Rows], known: Sequence[Accelerator], on: Accelerator | None = None
+) -> tuple[Diagnosis, Account]:
+    """The cause that recordings show on a chip, or on the known one that they name; an account."""
+    # Reads nothing: a page asks it, too.
     rows, taken_for, like = read[0], None, tuple[str, ...]()
     without = [i for i, one in enumerate(read) if not np.isin(one.kind, ON_DEVICE).any()]
     if len(read) > 1 and without:
         raise CourseError(
-            f"{Path(paths[without[0]]).name} holds no rows of a device: several traces are read "
+            f"{read[without[0]].file} holds no rows of a device: several traces are read "
             f"together where each is of a rank with one"
         )
     if not without:
         held = _properties(rows)
         if on is None:
-            on, taken_for, like = _chip(held)
+            on, taken_for, like = _chip(held, known)
         units = _size(held, "numSms") or (on.multiprocessors or 0 if on else 0)
         found = gpu.account(read, on, int(units))
     elif np.isin(rows.kind, (OP, CALL, TALK)).any():
         found = host.account(rows, on)
     else:
         raise CourseError(
-            f"{Path(paths[0]).name} holds neither operators nor kernels, only annotations: "
+            f"{rows.file} holds neither operators nor kernels, only annotations: "
             f"record it with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
         )
     window = found.window or 1e-9
@@ -215,7 +222,7 @@ def diagnose(
     observed, fits = _observed(found, cause, evidence, operators, on)
     if not fits:
         confidence = min(confidence, ASKED)
-    return Diagnosis(
+    named = Diagnosis(
         cause=cause,
         confidence=round(confidence, 3),
         seconds=seconds,
@@ -236,6 +243,7 @@ def diagnose(
         devices=found.devices,
         constructed=bool(rows.head.get("constructed")),
     )
+    return named, found
 
 
 def of_ranks(paths: Sequence[Path]) -> bool:
@@ -271,7 +279,9 @@ def _size(held: dict[str, Any], key: str) -> int:
     return int(size) if 0 < size < EXACT else 0
 
 
-def _chip(held: dict[str, Any]) -> tuple[Accelerator | None, str | None, tuple[str, ...]]:
+def _chip(
+    held: dict[str, Any], known: Sequence[Accelerator]
+) -> tuple[Accelerator | None, str | None, tuple[str, ...]]:
     """The chip of a trace: by the exact name, else by a part of it, its memory and the number of
     multiprocessors together, where only one fits. None that what is written contradicts.
     """
@@ -284,12 +294,11 @@ def _chip(held: dict[str, Any]) -> tuple[Accelerator | None, str | None, tuple[s
         near = not memory or not one.memory or abs(memory / one.memory - 1) <= MEMORY
         return near and (not units or one.multiprocessors in (units, None))
 
-    exact = chip_of_device(named) if named else None
+    exact = next((one for one in known if named in one.device_names), None)
     if exact is not None and agrees(exact):
         return exact, None, ()
     words = re.split(r"[\s-]+", named.upper()) if named else []
-    every = map(chip_by_key, chips())
-    family = [one for one in every if not words or _family(one) in words]
+    family = [one for one in known if not words or _family(one) in words]
     fits = [one for one in family if agrees(one)]
     alike = len({(one.bandwidth, one.peaks.get("matrix.bf16")) for one in fits}) == 1
     if alike and named and memory and units and fits[0].memory and fits[0].multiprocessors:
@@ -341,8 +350,9 @@ def _root_cause(found: Account, window: float) -> tuple[list[tuple[str, float]],
     sure *= 1 - min(found.doubt[cause] / most, 1.0)
     # The larger part of a loss is the one to begin with, the surer the more of it that is.
     sure *= min(0.6 + 0.8 * max(2 * most / loss - 1, 0.0), 1.0)
-    one_rank = cause == "load-imbalance" and found.devices == 1
-    asked = unsure or roof > OUTWEIGHS * share or one_rank
+    # One rank does not show the others; nor operators alone whether they only launch on a device.
+    alone = {"load-imbalance": found.devices == 1, "launch-bound": "cpu" in found.lacks}
+    asked = unsure or roof > OUTWEIGHS * share or alone.get(cause, False)
     return ranked, cause, min(sure, ASKED) if asked else sure
 
 

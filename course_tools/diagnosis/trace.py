@@ -10,15 +10,14 @@ from typing import Any
 import msgspec
 
 from course_lib.core.checks import CourseError, positive
+from course_tools.diagnosis.account import WRAPPER
 from course_tools.diagnosis.amounts import count, tensors
 from course_tools.diagnosis.reading import names
-from course_tools.diagnosis.reading.rows import OP, OpType
+from course_tools.diagnosis.reading.rows import OP, OpType, own_times
 
 # So many times the larger of the two bounds and neither explains the time: many tiny calls, strided
 # access, a slow path.
 FAR = 5.0
-# An operator whose own share of its duration is below this passes the work on to those it calls.
-WRAPPER = 0.5
 _OPERATOR, _ON_DEVICE = "cpu_op", ("kernel", "gpu_memcpy", "gpu_memset")
 
 
@@ -113,7 +112,8 @@ def hot(trace: Sequence[TraceEvent]) -> list[Hot]:
     operators = [event for event in trace if event.cat == _OPERATOR]
     if not operators:
         raise CourseError("trace must hold operators: record it with record_shapes=True")
-    times = own = _own(operators)
+    columns = ([getattr(event, name) for event in operators] for name in ("ts", "dur", "tid"))
+    times = own = own_times(*columns).tolist()
     if launched := [event for event in trace if event.cat != _OPERATOR]:
         on_device: dict[int, float] = defaultdict(float)
         for event in launched:
@@ -163,36 +163,6 @@ def bound(one: Hot, peak: float, bandwidth: float) -> str:
     if one.seconds > FAR * max(t_math, t_memory):
         return "neither"
     return "compute-bound" if t_math >= t_memory else "memory-bound"
-
-
-def busy(trace: Sequence[TraceEvent]) -> float:
-    """What part of the time a GPU was at work, from the first kernel to the end of the last: the
-    rest it waited to be told.
-    """
-    on_device = sorted(
-        (event.ts, event.ts + event.dur) for event in trace if event.cat != _OPERATOR
-    )
-    if not on_device:
-        raise CourseError("trace must hold kernels of a GPU: record it with device='cuda'")
-    worked, until = 0.0, on_device[0][0]
-    for start, end in on_device:
-        worked += max(0.0, end - max(start, until))
-        until = max(until, end)
-    return worked / ((until - on_device[0][0]) or 1.0)
-
-
-def _own(operators: Sequence[TraceEvent]) -> list[float]:
-    """Each operator's duration without those it calls: calls nest within a thread."""
-    own = [event.dur for event in operators]
-    open_: dict[int | str, list[int]] = defaultdict(list)
-    for i in sorted(range(len(operators)), key=lambda i: (operators[i].ts, -operators[i].dur)):
-        event, stack = operators[i], open_[operators[i].tid]
-        while stack and operators[stack[-1]].ts + operators[stack[-1]].dur <= event.ts:
-            stack.pop()
-        if stack:
-            own[stack[-1]] -= event.dur
-        stack.append(i)
-    return [max(mine, 0.0) for mine in own]
 
 
 def _type(event: TraceEvent) -> OpType:

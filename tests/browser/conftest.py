@@ -50,7 +50,7 @@ def visit(browser, built):
             "request",
             lambda request: (
                 wrong.append(request.url)
-                if not request.url.startswith(("file:", "data:"))
+                if not request.url.startswith(("file:", "data:", "blob:"))
                 else None
             ),
         )

@@ -8,7 +8,7 @@ stretch in the middle.
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,6 +97,20 @@ def union(start: Any, duration: Any) -> Intervals:
     return Intervals(start[first], until[last])
 
 
+def own_times(start: Any, duration: Any, lane: Any) -> Floats:
+    """Each call's duration without those that it calls, µs: calls nest within a lane."""
+    start, duration = np.asarray(start, float), np.asarray(duration, float)
+    own, ends, open_ = duration.copy(), start + duration, defaultdict[Any, list[int]](list)
+    for i in np.lexsort((-duration, start)).tolist():
+        stack = open_[lane[i]]
+        while stack and ends[stack[-1]] <= start[i]:
+            stack.pop()
+        if stack:
+            own[stack[-1]] -= duration[i]
+        stack.append(i)
+    return np.asarray(np.maximum(own, 0.0))
+
+
 class OpType(NamedTuple):
     """What rows that differ only in time have in common.
 
@@ -131,6 +145,7 @@ class Rows(NamedTuple):
     head : what stands beside the events.
     seen : rows of each category in the whole file.
     kept : part of the rows that count that was kept.
+    file : what it is called.
     """
 
     ts: Floats
@@ -145,6 +160,7 @@ class Rows(NamedTuple):
     head: dict[str, Any]
     seen: Counter[str]
     kept: float
+    file: str
 
     def of(self, *kinds: int) -> Places:
         """Places of the rows of these kinds, in time."""
@@ -187,21 +203,17 @@ class Rows(NamedTuple):
 
 def gather(path: Path, most: int = MOST) -> Rows:
     """Read a trace, and keep what a diagnosis needs."""
-    found = _OncePass(path, None, most)
+    found = OncePass(path.name, most).filled(_opened(path))
     if found.counted > most:
-        # Host rows stand before those of the device: only a stretch of time has both.
-        # It is chosen with room to spare, as rows do not lie evenly in time.
-        half = (found.until - found.since) * most / found.counted / 3
-        middle = (found.until + found.since) / 2
-        found = _OncePass(path, (middle - half, middle + half), int(1.3 * most))
+        found = found.again().filled(_opened(path))
     return found.rows()
 
 
-class _OncePass:
-    """One reading of the file."""
+class OncePass:
+    """One reading of a file, into which its events are put."""
 
-    def __init__(self, path: Path, window: tuple[float, float] | None, most: int) -> None:
-        self.path, self.window, self.most = path, window, most
+    def __init__(self, name: str, most: int, *window: float) -> None:
+        self.path, self.window, self.most = name, window, most
         self.columns: dict[str, array[Any]] = {name: array(code) for name, code in _COLUMNS.items()}
         self.types: list[OpType] = []
         self.lanes: dict[tuple[str, str], int] = {}
@@ -209,26 +221,41 @@ class _OncePass:
         self.open: dict[tuple[str, str], list[Event]] = defaultdict(list)
         self.seen: Counter[str] = Counter()
         self.counted, self.since, self.until = 0, float("inf"), float("-inf")
-        stream = _opened(self.path)
+        self.head: dict[str, Any] = {}
+
+    def filled(self, stream: Stream | NsysRecording) -> "OncePass":
+        """It, with all events of a file."""
         for event in stream:
-            for whole in self._closed(event):
-                self._take(whole)
-        self.head = stream.head
-        if not stream.count:
+            self.put(event)
+        self.end(stream.head, stream.count)
+        return self
+
+    def again(self) -> "OncePass":
+        """Another reading, of a stretch in the middle."""
+        # Host rows stand before those of the device: only a stretch of time has both.
+        # It is chosen with room to spare, as rows do not lie evenly in time.
+        half = (self.until - self.since) * self.most / self.counted / 3
+        middle = (self.until + self.since) / 2
+        return OncePass(self.path, int(1.3 * self.most), middle - half, middle + half)
+
+    def end(self, head: dict[str, Any], count: int) -> None:
+        """Take what stands beside the events, and refuse what holds none."""
+        self.head = head
+        if not count:
             raise CourseError(
-                f"{self.path.name} holds no events: record the step inside the profiler's context"
+                f"{self.path} holds no events: record the step inside the profiler's context"
             )
         if not self.counted:
             names = ", ".join(f"{name!r}" for name, _ in self.seen.most_common(5)) or "none"
             raise CourseError(
-                f"{self.path.name} holds {stream.count} events, none of an operator or a kernel as "
+                f"{self.path} holds {count} events, none of an operator or a kernel as "
                 f"torch.profiler writes them (categories: {names}): record one with torch.profiler"
             )
 
-    def _closed(self, event: Event) -> Iterator[Event]:
-        """Complete events as they are, and pairs of begin and end as one."""
+    def put(self, event: Event) -> None:
+        """Take complete events as they are, and pairs of begin and end as one."""
         if event.ph == "X" or (event.ph is None and event.dur is not None):
-            yield event
+            self._take(event)
         elif event.ph in ("B", "E"):
             held = self.open[str(event.pid), str(event.tid)]
             if event.ph == "B":
@@ -238,7 +265,7 @@ class _OncePass:
                 start, end = _number(begun.ts), _number(event.ts)
                 if start is not None and end is not None:
                     begun.dur = end - start
-                    yield begun
+                    self._take(begun)
 
     def _take(self, event: Event) -> None:
         category, name = str(event.cat or "").lower(), str(event.name or "")
@@ -255,7 +282,7 @@ class _OncePass:
             return
         self.counted += 1
         self.since, self.until = min(self.since, start), max(self.until, start + lasted)
-        if self.window is not None and not self.window[0] <= start <= self.window[1]:
+        if self.window and not self.window[0] <= start <= self.window[1]:
             return
         if len(self.columns["ts"]) >= self.most:
             return
@@ -307,10 +334,10 @@ class _OncePass:
         columns = [np.array(column) for column in self.columns.values()]
         if not len(columns[0]):
             raise CourseError(
-                f"{self.path.name} has no rows in the middle of its time: record fewer steps"
+                f"{self.path} has no rows in the middle of its time: record fewer steps"
             )
         kept = len(columns[0]) / self.counted
-        every: Any = [*columns, list(self.lanes), self.types, self.head, self.seen, kept]
+        every: Any = [*columns, list(self.lanes), self.types, self.head, self.seen, kept, self.path]
         return Rows(*every)
 
 

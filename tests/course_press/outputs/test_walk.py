@@ -6,14 +6,14 @@ import pytest
 from lxml import html
 
 from course_tools.diagnosis import FLOW, SEEDED, diagnose, seeded
-from course_book.asking import walk
+from course_book.asking import Walk
 from course_book.text import in_language, languages
 from course_press.outputs.exercise import walk_html as markup
 
 
 def ended(answers):
     """What is named at the end of some answers, one for each question on the way."""
-    at = html.fromstring(markup(walk()))
+    at = html.fromstring(markup(Walk()))
     for fork, answer in answers:
         at = at.xpath(f"./details[@name='walk-{fork}'][{1 if answer == 'yes' else 2}]/div")[0]
     return at.xpath("./p/code/text()")
@@ -37,6 +37,6 @@ def test_the_answers_of_a_diagnosis_lead_to_its_cause(cause):
 @pytest.mark.parametrize("lang", languages())
 def test_every_language_asks_in_its_own_words(lang):
     with in_language(lang):
-        text = markup(walk())
+        text = markup(Walk())
     assert not re.search(r"flow-", text)
     assert text.count("<details") == 2 * len(FLOW)

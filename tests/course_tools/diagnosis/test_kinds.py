@@ -15,7 +15,7 @@ from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.stream import ZSTD
 from course_tools.diagnosis.root_cause import _root_cause
 from tests.course_tools.diagnosis import others
-from tests.course_tools.diagnosis.others import GEMM, Pen
+from tests.course_tools.diagnosis.others import GEMM, MAKERS, Pen
 from tools.calibrate import confidences
 
 IDLE = {"host-bound", "launch-bound", "synchronisation"}
@@ -264,6 +264,59 @@ def test_without_rows_of_a_device_nothing_is_said_of_it(tmp_path, kind):
     assert "device" in one.cannot_tell
     longest = max(WITHOUT[kind], key=lambda row: row[2])[1]
     assert one.evidence[0].what == longest
+
+
+def aside(category, name):
+    """Rows that are of no device, whatever they are called, over all of a trace."""
+
+    def add(rows):
+        last = rows[-1]["ts"] + rows[-1]["dur"]
+        about = {"ph": "X", "pid": 0, "tid": 7, "ts": rows[0]["ts"], "dur": last - rows[0]["ts"]}
+        return [*rows, {**about, "cat": category, "name": name, "args": {"stream": 7, "device": 0}}]
+
+    return add
+
+
+def spread(rows):
+    """On several threads."""
+    return [{**row, "tid": row["tid"] + i % 3} for i, row in enumerate(rows)]
+
+
+OPERATORS_ALONE = {
+    "bare": list,
+    "annotated": aside("user_annotation", "forward"),
+    "annotated on the device": aside("gpu_user_annotation", "forward"),
+    "named after a kernel": aside("user_annotation", "ampere_bf16_s16816gemm_bf16_128x128"),
+    "a step": aside("user_annotation", "ProfilerStep#3"),
+    "python": aside("python_function", "train.py(3): step"),
+    "flow": aside("ac2g", "ac2g"),
+    "overhead": aside("overhead", "CUDA profile buffer"),
+    "threads": spread,
+    "on a device's lane": lambda rows: [
+        {**row, "pid": 0, "tid": 7, "args": {**row.get("args", {}), "device": 0, "stream": 7}}
+        for row in rows
+    ],
+    "begun and ended": lambda rows: [
+        {**row, "ph": ph, "ts": at}
+        for row in rows
+        for ph, at in (("B", row["ts"]), ("E", row["ts"] + row["dur"]))
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", OPERATORS_ALONE)
+@pytest.mark.parametrize("maker", ["launch_bound", "copies_cat", "opaque"])
+def test_operators_alone_are_never_surely_launch_bound(tmp_path, maker, kind):
+    """They may be the half of a program that launches what a device does."""
+    trace = others.drawn(MAKERS[maker][1], 0.4)
+    rows = [row for row in trace["traceEvents"] if row["cat"] == "cpu_op"]
+    rows = OPERATORS_ALONE[kind](sorted(rows, key=lambda row: row["ts"]))
+    one = found(tmp_path, {"traceEvents": rows})
+    assert one.cause != "launch-bound" or one.confidence < 0.5
+    assert {"cpu", "device"} & set(one.cannot_tell)
+    # Where the file says that there is a device, nothing is said of it at all.
+    one = found(tmp_path, trace | {"traceEvents": rows})
+    assert (one.cause, one.confidence) == ("unknown", 0.0)
 
 
 A100 = {"numSms": 108, "totalGlobalMem": 42_297_786_368}

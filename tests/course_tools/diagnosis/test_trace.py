@@ -76,18 +76,6 @@ def test_a_kernels_time_is_that_of_the_operator_that_launched_it():
     assert found["aten::linear"].bytes == 0
 
 
-def test_how_busy_a_gpu_is():
-    def kernels(*spans):
-        return [
-            TraceEvent(name="k", cat="kernel", ts=start, dur=end - start) for start, end in spans
-        ]
-
-    assert trace.busy(kernels((0, 4), (1, 2), (6, 8), (7, 10))) == 0.8
-    assert trace.busy(kernels((5, 9))) == 1
-    with pytest.raises(CourseError, match="kernels of a GPU"):
-        trace.busy([op("aten::mm", 0.0, 1.0)])
-
-
 F = "float"
 
 

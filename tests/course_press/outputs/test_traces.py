@@ -1,0 +1,159 @@
+"""What a page says of a trace is what the library says of it."""
+
+import gzip
+import json
+import random
+import shutil
+import subprocess
+
+import pytest
+
+from course_lib import chip
+from course_lib.specs import chips
+from course_tools.diagnosis import SEEDED, page, seeded
+from course_tools.diagnosis.reading.rows import gather
+from course_press.outputs import translate
+from tests.course_tools.diagnosis import others
+from tests.course_tools.diagnosis.others import MAKERS
+
+KNOWN = [chip(key) for key in chips()]
+READS = """
+const fs = require("fs"), path = require("path");
+globalThis.window = globalThis;
+for (const file of %s) (0, eval)(fs.readFileSync(file, "utf8").match(/<script>([^]*?)<\\/script>/)[1]);
+const run = window.courseTraceReader(window.courseTraces);
+(async () => {
+  const told = [];
+  for (const names of JSON.parse(process.argv[2])) {
+    const files = names.map((name) => new File([fs.readFileSync(name)], path.basename(name)));
+    told.push(await run(files).catch((error) => ({ why: error.why, about: error.about, said: String(error.message) })));
+  }
+  console.log(JSON.stringify(told));
+})();
+"""
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's script")
+
+
+def read_by_page(folder, *groups):
+    """What the page's script makes of some groups of files."""
+    files = [str(translate.ASSETS / f"{name}.html") for name in ("diagnosis", "trace")]
+    (folder / "page.js").write_text(READS % json.dumps(files), encoding="utf-8")
+    named = json.dumps([[str(file) for file in group] for group in groups])
+    run = subprocess.run(
+        ["node", folder / "page.js", named], capture_output=True, text=True, timeout=300, check=True
+    )
+    return json.loads(run.stdout)
+
+
+def plain(one):
+    """Records as objects, as the page has them."""
+    if hasattr(one, "_asdict"):
+        one = one._asdict()
+    if isinstance(one, dict):
+        return {name: plain(value) for name, value in one.items()}
+    return [plain(value) for value in one] if isinstance(one, list | tuple) else one
+
+
+def differences(one, other, at=""):
+    """Where two results differ by more than the rounding of sums."""
+    if isinstance(one, dict) and isinstance(other, dict) and set(one) == set(other):
+        for name in one:
+            yield from differences(one[name], other[name], f"{at}.{name}")
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for i, pair in enumerate(zip(one, other, strict=True)):
+            yield from differences(*pair, f"{at}[{i}]")
+    elif isinstance(one, float) and isinstance(other, int | float):
+        # A moment since 1970, in µs, leaves a tenth of a µs: a strip's pieces begin at such.
+        near = {"rel": 1e-9, "abs": 1e-6 if at.startswith(".strip") else 1e-12}
+        if other != pytest.approx(one, **near):
+            yield at, one, other
+    elif one != other:
+        yield at, one, other
+
+
+def agree(folder, *groups):
+    for group, said in zip(groups, read_by_page(folder, *groups), strict=True):
+        found = plain(page.dropped([gather(file) for file in group], KNOWN))
+        assert list(differences(found, said)) == [], group
+
+
+def written(folder, traces):
+    files = []
+    for i, trace in enumerate(traces):
+        files.append(folder / f"trace-{i}.json")
+        files[-1].write_text(json.dumps(trace), encoding="utf-8")
+    return files
+
+
+@needs_node
+def test_the_page_says_what_the_library_says(tmp_path):
+    made = [others.drawn(make, 0.2, seed=i) for i, (_, make) in enumerate(MAKERS.values())]
+    made += [others.drawn(MAKERS[name][1], 0.2, shapes=False) for name in list(MAKERS)[::4]]
+    made += [
+        others.drawn(MAKERS[name][1], 0.2, rows=others.on_device) for name in ("copies", "graph")
+    ]
+    made += [others.ranks(), others.mixed("copies", "launch_bound", 2)]
+    files = written(tmp_path, made)
+    groups = [[file] for file in [*files, *map(seeded, SEEDED)]]
+    assert len(groups) > 40
+    agree(tmp_path, *groups, files[:2])
+
+
+@needs_node
+@pytest.mark.exhaustive
+def test_the_page_says_what_the_library_says_of_every_known_cause(tmp_path):
+    files = written(tmp_path, (trace for _, trace in others.known_causes(3)))
+    agree(tmp_path, *([file] for file in files))
+
+
+@needs_node
+def test_the_page_reads_a_trace_however_it_is_written(tmp_path):
+    """Packed, indented, a bare list, numbers that JSON does not have, strings with brackets."""
+    trace = others.drawn(MAKERS["synchronisation"][1], 0.2)
+    rows = trace["traceEvents"]
+    about = {"name": 'a "[{" in a \\ name', "args": {"odd": float("nan"), "far": float("inf")}}
+    odd = trace | {
+        "note": {"traceEvents": ["}", {"x": "]"}]},
+        "traceEvents": [rows[0] | about, *rows],
+    }
+    files = written(tmp_path, [trace, rows, odd, {"z": 1, **trace, "other": [{"}": "{"}]}])
+    (tmp_path / "packed.json.gz").write_bytes(gzip.compress(files[0].read_bytes()))
+    (tmp_path / "wide.json").write_text(json.dumps(trace, indent=4), encoding="utf-8")
+    (tmp_path / "marked.json").write_bytes(b"\xef\xbb\xbf" + files[0].read_bytes())
+    more = [tmp_path / name for name in ("packed.json.gz", "wide.json", "marked.json")]
+    agree(tmp_path, *([file] for file in [*files, *more]))
+
+
+@needs_node
+def test_a_file_that_is_no_trace_is_refused_by_its_kind(tmp_path):
+    whole = json.dumps(others.drawn(MAKERS["copies"][1], 0.2))
+    pick = random.Random(3)
+    cut = [whole[: pick.randrange(400, len(whole) - 2)] for _ in range(6)]
+    packed = gzip.compress(whole.encode())
+    bad = {
+        "empty": [b"", b"  \n"],
+        "json": [
+            b"name,dur\n1,2\n",
+            b"{'a': 1}",
+            b'{"traceEvents": [{"name": nope}]}',
+            b"\xff\xfe{",
+        ],
+        "cut": [one.encode() for one in cut],
+        "list": [b'{"a": [1, {"b": 2}]}', b"{}"],
+        "nothing": [b"[]", b'{"traceEvents": [{"ph": "M", "name": "process_name"}]}'],
+        "packed": [packed[: len(packed) // 2]],
+        "zstd": [b"\x28\xb5\x2f\xfd0000"],
+        "nsight": [b"SQLite format 3\x00"],
+    }
+    groups, expected = [], []
+    for why, contents in bad.items():
+        for i, content in enumerate(contents):
+            groups.append([tmp_path / f"{why}-{i}"])
+            groups[-1][0].write_bytes(content)
+            expected.append(why)
+    assert [one.get("why") for one in read_by_page(tmp_path, *groups)] == expected
+
+
+def test_the_trees_are_what_the_library_says_now():
+    """Whoever changes it writes them anew: `python -m course_press.outputs.translate`."""
+    assert translate.DIAGNOSIS.read_text(encoding="utf-8") == translate.trees()
