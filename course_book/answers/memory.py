@@ -134,7 +134,7 @@ def _remedies(
     def most(of: Pool) -> float:
         return max(of.bytes / of.sequence(of.context), 0.0)
 
-    if not one.sequence(one.context):
+    if not one.sequence(one.context) or meant.model is None:  # one that has been traced
         return ()
     now, found = most(one), dict[str, Remedy]()
     narrower = [] if meant.stored else [("weights", "fp8"), ("weights", "awq")]

@@ -1,10 +1,8 @@
 """What a model costs on a chip, whichever way it was counted: from its sizes, or traced."""
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Unpack
 
@@ -39,6 +37,7 @@ _DESCRIBED = (
     "their neighbors",
 )
 _EVEN = "uneven routing: tokens are taken to choose their experts evenly"
+_DRAWS = "what reads the text and paints, all between products, and how many passes there are"
 _APART = "fusion into products: what passes between a product and its neighbors goes through memory"
 
 
@@ -344,26 +343,24 @@ def _run(named: Named, batch: int, asked: int | None) -> tuple[building.Built, p
         return built, passes.run(built, batch, asked or _USUAL), asked or _USUAL
     config = named.config or {}
     try:
-        return _tried(json.dumps(config), batch, asked)
+        return _tried(config, batch, asked)
     except CourseError as error:
         if any(key in str(error) for key in config):
             raise
         which = f"more than one is wrong of config's {', '.join(config)}"
         for key, other in building.variants(config):  # transformers' own words: which was it?
             with suppress(CourseError):
-                _tried(json.dumps(other), batch, asked)
+                _tried(other, batch, asked)
                 which = f"config's {key!r} is {shown(config[key])}"
                 break
         raise CourseError(f"{error} ({which})") from error
 
 
-# An answer asks for several formats of one pass, each of which is traced once.
-@lru_cache(maxsize=4)
 def _tried(
-    written: str, batch: int, asked: int | None
+    config: dict[str, Any], batch: int, asked: int | None
 ) -> tuple[building.Built, passes.Passes, int]:
     """Built and traced by the first way of attention that works; else the first one's refusal."""
-    config, errors = json.loads(written), []
+    errors = []
     if config.get("model_type") == "flux":
         tokens = asked or diffusion.PICTURE
         built = diffusion.build(config, batch, tokens)
@@ -400,10 +397,7 @@ def _left_out(
         "pictures and sound: the pass is over text": others and built.kind == "decoder",
         **dict.fromkeys(_reserved(*(count * itemsize(fm.kv) for count in ran.windowed)), True),
         "a cache: the module runs once over what it is given": built.kind == "module",
-        "what reads the text and what draws the picture, which takes many such passes": config.get(
-            "model_type"
-        )
-        == "flux",
+        _DRAWS: config.get("model_type") == "flux",
     }
     return (*(text for text, holds in found.items() if holds), *_NEVER)
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from course_lib.core.checks import CourseError, known, shown, text
-from course_lib.specs import Model, Transformer, listed_models, model, models
+from course_lib.specs import Model, Transformer, model, models
 from course_lib.specs.provenance import Figure, as_record
 from course_tools.counting.building import limit_of
 from course_tools.counting.headers import SUFFIXES, stored
@@ -67,11 +67,10 @@ class Configuration(msgspec.Struct, frozen=True):
     kind: str
     # As the trace counts them: all, and those that a token meets.
     parameters: int
-    active: int
-    # What an entry of sources.json counts, and what that leaves out.
+    active_parameters: int
+    # As an entry of sources.json counts them.
     published: float
     source: str
-    note: str
 
 
 @cache
@@ -97,21 +96,7 @@ def configured(key: str) -> Named:
     262144
     """
     path = DATA / "configs" / f"{known('model', key, configurations())}.json"
-    return Named(key, config=config_of(path.read_text(encoding="utf-8"), path.name))
-
-
-def listed() -> tuple[Model | Configuration, ...]:
-    """The models of both tables as a list shows them, by vendor, the latest first.
-
-    Examples
-    --------
-    >>> {one.key for one in listed()} > configurations().keys()
-    True
-    """
-    every = [*map(model, listed_models()), *configurations().values()]
-    latest = {one.vendor: -one.year for one in sorted(every, key=lambda one: one.year)}
-    by = {one.key: (latest[one.vendor], one.vendor, -one.year, one.parameters) for one in every}
-    return tuple(sorted(every, key=lambda one: by[one.key]))
+    return Named(key, config=config_of(path.read_text(encoding="utf-8"), key))
 
 
 def named(given: str, written: str | None = None) -> Named:

@@ -3,6 +3,7 @@ for the cache of how many sequences.
 """
 
 import csv
+import json
 import re
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -34,8 +35,8 @@ ALIASES = {"ollama": "llama.cpp", "tensorrt-llm": "trtllm"}
 # What a forward pass holds of a token at once, over `activation_bytes`: a layer's input, residual
 # and output; gate, up and their product. As in vLLM's issue 10517, to a hundredth.
 HELD = 1.5
-# Tokens after which a cache without windows grows evenly, as those of a few hundred do, too.
-TRACED = 512
+# Tokens from which on a cache without windows is taken to grow evenly.
+TRACED = 128
 UBATCH = 512  # llama.cpp's tokens of a pass, n_ubatch
 # Tokens up to which vLLM's first engine takes prompts whole; then so many at once.
 WHOLE, CUT = 32_768, 2_048
@@ -348,20 +349,11 @@ def _padding(one: Transformer, fm: Formats, tp: int) -> float:
     return held * (ceil(one.ffn / 256) * 256 / one.ffn - 1)
 
 
-def traced_over(meant: Named, context: int) -> int:
-    """Tokens over which a model is traced in place of all: twice those of its largest window or
-    block, after which its cache grows by as much with every token.
-    """
-    inside = [meant.config or {}]
-    inside += [one for one in inside[0].values() if isinstance(one, dict)]
-    spans = [size for of in inside for key, size in of.items() if re.search("window|chunk", key)]
-    whole = [size for size in spans if isinstance(size, int)]
-    return min(context, 2 * max([TRACED, *whole]))
-
-
 def _traced(meant: Named, on: Accelerator, context: int, tp: int, formats: Any) -> Kept:
     """The same of a model whose code was run: what its cache grows by, and starts from."""
-    most = traced_over(meant, context)
+    # Beyond its largest window or block a cache grows by as much with every token.
+    spans = re.findall(r'"\w*(?:window|chunk)\w*": (\d+)', json.dumps(meant.config))
+    most = min(context, 2 * max([TRACED, *map(int, spans)]))
     tokens = max(most, 2), max(most // 2, 1)
     long, short = (ask(meant, on, 1, n, tp=tp, prefill=True, **formats).fit.memory for n in tokens)
     grows = max(float(long.kv - short.kv), 0.0) / (tokens[0] - tokens[1])
