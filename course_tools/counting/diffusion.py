@@ -41,9 +41,8 @@ def build(config: dict[str, Any], batch: int, picture: int) -> Built:
         kinds[f"{name}_in"] = (tokens, config[size], width, 1)
 
     def run() -> list[Any]:
-        attention = torch.nn.functional.scaled_dot_product_attention
-        qkv = [torch.empty(batch, heads, both, width // heads) for _ in "qkv"]
-        made = [attention(*qkv) for _ in range(many + joint)]
+        qkv: list[Any] = [torch.empty(batch, heads, both, width // heads) for _ in "qkv"]
+        made = [torch.nn.functional.scaled_dot_product_attention(*qkv) for _ in range(many + joint)]
         for name, (tokens, rows, _, _) in kinds.items():
             made += [one(torch.empty(batch, tokens, rows)) for one in getattr(module, name)]
         return made

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -84,7 +83,7 @@ def configurations() -> Mapping[str, Configuration]:
     """
     with (DATA / "configs.csv").open(encoding="utf-8", newline="") as file:
         rows = msgspec.convert(list(csv.DictReader(file)), list[Configuration], strict=False)
-    return MappingProxyType({one.key: one for one in rows})
+    return {one.key: one for one in rows}
 
 
 def configured(key: str) -> Named:
