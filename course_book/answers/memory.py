@@ -116,6 +116,8 @@ def _assumed(meant: Named, on: Accelerator, one: Pool, asked: dict[str, Any]) ->
         found["model_limit"] = meant.limit
     if row.prompts in ("whole", "cut"):
         found["step"] = {"tokens": one.tokens, "sequences": one.sequences}
+    if model is None:
+        found["cache"] = "grows with every token as over the few hundred that were traced"
     if isinstance(model, Transformer) and model.windowed:
         past = one.kept.layer * (model.layers - model.windowed)
         found["sliding_windows"] = {
