@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from course_lib.specs import (
     Accelerator,
@@ -17,6 +18,7 @@ from course_lib.specs import (
 )
 from course_lib.specs.provenance import UNITS
 from course_lib.specs.ranges import PARTS
+from course_tools.counting.sources import configurations
 from course_book.text import Markdown, Shown, Span, Table, english, n, named, plain, t, table
 from course_book.text.markdown import joined
 
@@ -151,6 +153,14 @@ def price_table() -> Table:
     return table(_header("chip provider price date source note"), rows, "llrlll")
 
 
+def every_model() -> list[Any]:
+    """Models with sizes and those that are traced, by vendor, the latest first."""
+    every = [*map(model, listed_models()), *configurations().values()]
+    latest = {one.vendor: -one.year for one in sorted(every, key=lambda one: one.year)}
+    by = {one.key: (latest[one.vendor], one.vendor, -one.year, one.parameters) for one in every}
+    return sorted(every, key=lambda one: by[one.key])
+
+
 def model_table() -> Table:
     """Every model: its shape, its computed parameters, and how far the published are from them."""
     header = _header(
@@ -158,9 +168,10 @@ def model_table() -> Table:
         "vocabulary context"
     )
     rows = []
-    for m in map(model, listed_models()):
-        counted = [n(value) for value in (m.parameters, m.active_parameters, m.published.si)]
-        counted.append(n(m.parameters / m.published.si - 1, "%", digits=2))
+    for m in every_model():
+        published = getattr(m.published, "si", m.published)
+        counted = [n(value) for value in (m.parameters, m.active_parameters, published)]
+        counted.append(n(m.parameters / published - 1, "%", digits=2))
         shape = [""] * 6
         if isinstance(m, Transformer):
             heads = f"{m.heads} ({m.kv_heads})"

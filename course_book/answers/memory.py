@@ -120,6 +120,8 @@ def _assumed(meant: Named, on: Accelerator, one: Pool, asked: dict[str, Any]) ->
         found["step"] = {"tokens": one.tokens, "sequences": one.sequences}
     if _undercounted(meant, one, asked):
         found["experts"] = EXPERTS
+    if model is None:
+        found["cache"] = "grows with every token as over the few hundred that were traced"
     if isinstance(model, Transformer) and model.windowed:
         past = one.kept.layer * (model.layers - model.windowed)
         found["sliding_windows"] = {
@@ -143,7 +145,7 @@ def _remedies(
     def most(of: Pool) -> float:
         return max(of.bytes / of.sequence(of.context), 0.0)
 
-    if not one.sequence(one.context):
+    if not one.sequence(one.context) or meant.model is None:  # one that has been traced
         return ()
     now = most(one)
 

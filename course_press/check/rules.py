@@ -11,6 +11,7 @@ from pathlib import Path
 from course_lib import CourseError, specs
 from course_book import exercises
 from course_book.files import DATA
+from course_book.tables import every_model
 from course_press.check import parity
 from course_press.check.claims import unsaid
 from course_press.check.exercises import untranslated
@@ -194,6 +195,7 @@ def _provenance(root: Path, books: Sequence[Book]) -> Iterator[Finding]:
     """Chips, models and prices load, which proves their sources, and cite every source."""
     shown = _below(root, specs.DATA)
     cited = {id_ for book in books for line in book.prose for id_ in CITED.findall(line.text)}
+    cited |= {one.source for one in every_model() if hasattr(one, "source")}
     for file, why in specs.unreadable().items():
         yield Finding(file, 1, f"{why} → mend the file")
     names = [f"chips/{key}.toml" for key in specs.chips()]

@@ -7,6 +7,7 @@ from typer import Option
 
 from course_lib import CourseError, specs
 from course_book import n
+from course_book.tables import every_model
 from course_press.cli.console import command, complain, out_console, tell, tell_table
 
 app = typer.Typer()
@@ -53,7 +54,7 @@ def models() -> None:
     Example: `course models`
     """
     rows = []
-    for one in map(specs.model, specs.listed_models()):
+    for one in every_model():
         kind, active = getattr(one, "kind", "convnet"), getattr(one, "active_parameters", None)
         sizes = n(one.parameters), n(active) if active not in (None, one.parameters) else ""
         context = n(one.context) if isinstance(one, specs.Transformer) else ""

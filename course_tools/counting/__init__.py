@@ -2,7 +2,7 @@
 
 from course_tools.counting.answers import Costs, Fused, ask, told
 from course_tools.counting.estimates import Needs, count
-from course_tools.counting.sources import Named, config_of, from_config, named
+from course_tools.counting.sources import Named, config_of, configured, from_config, named
 
 __all__ = [
     "Costs",
@@ -11,6 +11,7 @@ __all__ = [
     "Needs",
     "ask",
     "config_of",
+    "configured",
     "count",
     "from_config",
     "named",

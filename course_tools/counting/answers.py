@@ -16,7 +16,7 @@ from course_lib.workloads import block, llm
 from course_lib.workloads.llm import Crossover, MemoryFit
 from course_lib.workloads.precision import FormatOptions, Formats, of_model, recipe_of
 from course_lib.workloads.weights import cache_bytes
-from course_tools.counting import building, passes, quantization
+from course_tools.counting import building, diffusion, passes, quantization
 from course_tools.counting.estimates import (
     active,
     estimate,
@@ -37,6 +37,7 @@ _DESCRIBED = (
     "their neighbors",
 )
 _EVEN = "uneven routing: tokens are taken to choose their experts evenly"
+_DRAWS = "what reads the text and paints, all between products, and how many passes there are"
 _APART = "fusion into products: what passes between a product and its neighbors goes through memory"
 
 
@@ -363,6 +364,10 @@ def _tried(
 ) -> tuple[building.Built, passes.Passes, int]:
     """Built and traced by the first way of attention that works; else the first one's refusal."""
     errors = []
+    if config.get("model_type") == "flux":
+        tokens = asked or diffusion.PICTURE
+        built = diffusion.build(config, batch, tokens)
+        return built, passes.run(built, batch, tokens), tokens
     for attention in building.ATTENTIONS:
         try:
             built = building.from_transformers(config, attention)
@@ -395,6 +400,7 @@ def _left_out(
         "pictures and sound: the pass is over text": others and built.kind == "decoder",
         **dict.fromkeys(_reserved(*(count * itemsize(fm.kv) for count in ran.windowed)), True),
         "a cache: the module runs once over what it is given": built.kind == "module",
+        _DRAWS: config.get("model_type") == "flux",
     }
     return (*(text for text, holds in found.items() if holds), *_NEVER)
 

@@ -72,7 +72,7 @@ def run(built: Built, batch: int, context: int, *, share: bool = True, step: boo
         if built.kind == "encoder":
             found.why = "its only pass is a prefill"
         elif built.kind == "module":
-            found.why = "a module of the reader's own has one pass"
+            found.why = "a module that is given its inputs has one pass"
         elif step:
             try:
                 with failing("its step of one token cannot be traced"):

@@ -1,21 +1,24 @@
 """What a reader may mean by a model: a key of the table, a config.json, or a function."""
 
+import csv
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from course_lib.core.checks import CourseError, shown, text
+from course_lib.core.checks import CourseError, known, shown, text
 from course_lib.specs import Model, Transformer, model, models
 from course_lib.specs.provenance import Figure, as_record
 from course_tools.counting.building import limit_of
 from course_tools.counting.headers import SUFFIXES, stored
 from course_tools.counting.huggingface import is_known, size_names, sizes
 
+DATA = Path(__file__).parents[1] / "data"
 _SAID = {
     "architecture": "model_type {name!r} is not one that a Transformer describes to the last "
     "parameter: course predict traces it where transformers is installed",
@@ -53,12 +56,54 @@ class Named:
         return limit_of(self.config, inside if isinstance(inside, dict) else {})
 
 
+class Configuration(msgspec.Struct, frozen=True):
+    """A model that is counted by a trace of its published configuration."""
+
+    key: str
+    name: str
+    vendor: str
+    year: int
+    kind: str
+    # As the trace counts them: all, and those that a token meets.
+    parameters: int
+    active_parameters: int
+    # As an entry of sources.json counts them.
+    published: float
+    source: str
+
+
+@cache
+def configurations() -> Mapping[str, Configuration]:
+    """The models of which the book has a configuration in place of sizes, by key.
+
+    Examples
+    --------
+    >>> configurations()["whisper-large-v3"].parameters
+    1543490560
+    """
+    with (DATA / "configs.csv").open(encoding="utf-8", newline="") as file:
+        rows = msgspec.convert(list(csv.DictReader(file)), list[Configuration], strict=False)
+    return {one.key: one for one in rows}
+
+
+def configured(key: str) -> Named:
+    """One of `configurations`, to be traced.
+
+    Examples
+    --------
+    >>> configured("qwen3-next-80b-a3b").limit
+    262144
+    """
+    path = DATA / "configs" / f"{known('model', key, configurations())}.json"
+    return Named(key, config=config_of(path.read_text(encoding="utf-8"), key))
+
+
 def named(given: str, written: str | None = None) -> Named:
     """What a name means, or what was written to the program in its place.
 
     Parameters
     ----------
-    given : a key of the table; the path of a config.json, or of its folder; of a .gguf, or of a
+    given : a key of either table; the path of a config.json, or of its folder; of a .gguf, or of a
         .safetensors or its .index.json beside a config.json, of which only the beginning is read;
         ``module:function``; or ``"-"``.
     written : the configuration itself, where `given` is ``"-"``.
@@ -73,6 +118,8 @@ def named(given: str, written: str | None = None) -> Named:
     text("given", given)
     if given == "-":
         return _configured("config", config_of(written or "", "standard input"))
+    if given in configurations():
+        return configured(given)
     path = Path(given)
     path = path / "config.json" if path.is_dir() and given not in models() else path
     if path.name.endswith(SUFFIXES):

@@ -3,6 +3,7 @@ for the cache of how many sequences.
 """
 
 import csv
+import json
 import re
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -35,6 +36,8 @@ ALIASES = {"ollama": "llama.cpp", "tensorrt-llm": "trtllm"}
 # What a forward pass holds of a token at once, over `activation_bytes`: a layer's input, residual
 # and output; gate, up and their product. As in vLLM's issue 10517, to a hundredth.
 HELD = 1.5
+# Tokens from which on a cache without windows is taken to grow evenly.
+TRACED = 128
 UBATCH = 512  # llama.cpp's tokens of a pass, n_ubatch
 # Tokens up to which vLLM's first engine takes prompts whole; then so many at once.
 WHOLE, CUT = 32_768, 2_048
@@ -356,7 +359,10 @@ def _padding(one: Transformer, fm: Formats, tp: int, on: Accelerator, row: Reser
 
 def _traced(meant: Named, on: Accelerator, context: int, tp: int, formats: Any) -> Kept:
     """The same of a model whose code was run: what its cache grows by, and starts from."""
-    tokens = max(context, 2), max(context // 2, 1)
+    # Beyond its largest window or block a cache grows by as much with every token.
+    spans = re.findall(r'"\w*(?:window|chunk)\w*": (\d+)', json.dumps(meant.config))
+    most = min(context, 2 * max([TRACED, *map(int, spans)]))
+    tokens = max(most, 2), max(most // 2, 1)
     long, short = (ask(meant, on, 1, n, tp=tp, prefill=True, **formats).fit.memory for n in tokens)
     grows = max(float(long.kv - short.kv), 0.0) / (tokens[0] - tokens[1])
     sizes = [(meant.config or {}).get(name) or 0 for name in ("vocab_size", "hidden_size")]

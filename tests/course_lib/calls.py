@@ -526,6 +526,7 @@ CALLS = [
     Call(specs.unreadable, {}),
     Call(H100.peak, {"dtype": "bf16", "unit": "matrix", "accumulate": "fp32"}),
     Call(specs.model, {"key": "llama-3-8b"}),
+    Call(counting.configured, {"key": "vit-l-16"}),
     Call(specs.listed_models, {}),
     Call(specs.models, {}),
     Call(text.n, {"value": 16384, "unit": "B/s", "digits": 3, "sci": False}),

@@ -5,7 +5,7 @@ from typing import Any
 
 from course_lib import ops
 from course_lib.core import critical_batch, roofline
-from course_lib.core.dtypes import itemsize
+from course_lib.core.dtypes import BITS, element, itemsize
 from course_lib.specs import Accelerator
 from course_book.exercises.problem import Solution
 from course_book.exercises.shared import above, headline, less, printed, sparse_ridge
@@ -141,16 +141,14 @@ def int8_kv_cache(heads: int, kv_heads: int) -> Solution:
     return Solution(2 * ratio, wrong, {"ratio": heads // kv_heads}, fits)
 
 
-def int8_no_gain(chip: Accelerator, before: float, after: float) -> Solution:
-    """Each format reaches a part of its peak."""
-    int8, bf16, large = chip.peak("int8"), chip.peak("bf16"), headline(chip, "int8")
-    gain = after * int8 / before / bf16
-    wrong = {
-        "half-the-bytes": 2.0,
-        "inverted": 1 / gain if gain != 1 else None,
-        "sparse": large and large * after / before / bf16,
-        "all-of-the-peak": int8 / bf16 if before != after else None,
-    }
-    peaks = {"int8": (int8, "OP/s", 4), "bf16": (bf16, "FLOP/s", 4)}
-    rates = {"slow": (before * bf16, "FLOP/s"), "fast": (after * int8, "OP/s")}
-    return Solution(gain, wrong, {**peaks, **rates}, abs(gain - 1) > 0.02)
+def int8_stored(w: str, D: int) -> Solution:
+    size, bits = itemsize(w), BITS[element(w)]
+    wrong = {"no-scales": D * D * bits / 8, "bits": 8 * D * D * size}
+    return Solution(D * D * size, wrong, {"per_weight": (8 * size, "", 4), "bits": bits})
+
+
+def int8_narrower(new: str, old: str) -> Solution:
+    each = {"old_bits": (8 * itemsize(old), "", 4), "new_bits": (8 * itemsize(new), "", 4)}
+    gain, elements = itemsize(old) / itemsize(new), BITS[element(old)] / BITS[element(new)]
+    wrong = {"no-scales": elements, "inverted": 1 / gain}
+    return Solution(gain, wrong, each, gain > 1.1 and abs(elements / gain - 1) > 0.05)

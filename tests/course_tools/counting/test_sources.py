@@ -236,7 +236,7 @@ def test_a_readers_function_is_run_with_its_example():
     assert (answer.parameters, answer.step.flops) == (64 * 32, 2 * 8 * 64 * 32)
     assert answer.step.bytes == 2 * (8 * 64 + 64 * 32 + 8 * 32)
     assert ask(named("owncode:narrow"), "h100-sxm").step.bytes == answer.step.bytes
-    assert answer.missing["decode"] == "a module of the reader's own has one pass"
+    assert answer.missing["decode"] == "a module that is given its inputs has one pass"
     assert ask(named("owncode:words"), "h100-sxm", 2, 16).step.bytes == 2 * 16 * (64 * 4 + 8)
 
 
