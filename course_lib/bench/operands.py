@@ -87,7 +87,9 @@ class TorchArrays(NumpyArrays):
     def supports(self, dtype: str) -> str:
         on_gpu = self._device == "cuda"
         major = self._torch.cuda.get_device_capability(0) if on_gpu else (0, 0)
-        if self._types.get(dtype) is None:
+        if self._types.get(dtype) is None or (
+            self._device == "mps" and dtype not in ("fp32", "fp16", "bf16")
+        ):
             return f"torch has no {dtype} here"
         if dtype in ("tf32", "fp8") and not on_gpu:
             return f"{dtype} is a mode of a GPU's matrix unit"
@@ -141,6 +143,15 @@ class TorchArrays(NumpyArrays):
     def timed(self, run: Callable[[], Any], calls: int) -> list[float]:
         if self._device == "cpu":
             return super().timed(run, calls)
+        if self._device == "mps":
+
+            def waited(once: Callable[[], Any] = run) -> None:
+                for _ in range(calls):
+                    once()
+                self._torch.mps.synchronize()
+
+            self._torch.mps.synchronize()
+            return [one / calls for one in super().timed(waited, 1)]
         marks = [self._torch.cuda.Event(enable_timing=True) for _ in range(calls + 1)]
         marks[0].record()
         for mark in marks[1:]:
@@ -150,11 +161,11 @@ class TorchArrays(NumpyArrays):
         return [float(start.elapsed_time(end)) / 1e3 for start, end in pairwise(marks)]
 
     def rows(self, matrix: Any, count: int) -> np.ndarray[Any, Any]:
-        result: np.ndarray[Any, Any] = matrix[:count].to(self._torch.float64).cpu().numpy()
+        result: np.ndarray[Any, Any] = matrix[:count].cpu().to(self._torch.float64).numpy()
         return result
 
     def settings(self, dtype: str) -> str:
-        if self._device == "cpu":
+        if self._device != "cuda":
             return f"threads={self._torch.get_num_threads()}"
         reduced = self._torch.backends.cuda.matmul
         sums = "int32" if dtype == "int8" else "fp32"

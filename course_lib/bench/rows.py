@@ -16,10 +16,11 @@ Products: TypeAlias = Literal["matmul", "outer", "copy", "triad"]
 Operators: TypeAlias = Literal["add", "chain", "softmax", "norm", "attention"]
 Collectives: TypeAlias = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send"]
 Served: TypeAlias = Literal["step", "request"]
+Checked: TypeAlias = Literal["layer", "launch"]
 # Operators that are done in one way only.
 PLAIN: tuple[str, ...] = get_args(Products)
 # Operators that one device runs alone; the others are collectives.
-LOCAL = (*PLAIN, *get_args(Operators), *get_args(Served))
+LOCAL = (*PLAIN, *get_args(Operators), *get_args(Served), *get_args(Checked))
 # What a manifest says of its host under none of these names: whose machine it is.
 IDENTIFYING = ("host", "hostname", "node", "user", "username", "login", "home")
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)] | None
@@ -29,13 +30,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One line of results.csv. An empty field was not measured."""
 
     device: str
-    kind: Literal["cpu", "cuda"]
-    op: Literal[Products, Operators, Collectives, Served]
+    kind: Literal["cpu", "cuda", "mps"]
+    op: Literal[Products, Operators, Collectives, Served, Checked]
     dtype: str
     # "8192x8192x8192" (B, D, F) for a matmul, and for outer products that add up to one; the number
     # of bytes for copy and triad, of elements for add, rows and their length for a chain, softmax
-    # or norm, sequences, heads, tokens and the size of a head for attention, and for a collective
-    # the bytes of the message as `course_lib.network` counts them.
+    # or norm, sequences, heads, tokens and the size of a head for attention, D and F for a layer,
+    # so many launches, and for a collective the bytes of the message as `course_lib.network`
+    # counts them.
     shape: str
     timing: Literal["cold", "warm"]  # cold when the caches were flushed before each repeat
     data: Literal["random", "zeros"]

@@ -3,16 +3,15 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from course_lib.bench import products, results
+from course_lib.bench.budget import within
 from course_lib.bench.device import Machine, machine, observe
 from course_lib.bench.record import FEWEST, Case, not_measured, sample, timed
 from course_lib.bench.rows import PLAIN, Key, Row
-from course_lib.core.checks import known, positive
+from course_lib.core.checks import known
 from course_tools.campaigns import operators
-
-T = TypeVar("T")
 
 FORMATS = {
     "cpu": ("fp32", "bf16", "fp16", "int8"),
@@ -20,8 +19,6 @@ FORMATS = {
 }
 # By device: the formats, what matters most first, and the sizes of square products.
 SIZES = {"cpu": (1024, 2048, 512, 256, 4096), "cuda": (8192, 4096, 2048, 1024, 16384)}
-# Seconds that a measurement gets at least, as long as they last.
-SHORTEST = 2.0
 
 
 def plan(device: str) -> list[Case]:
@@ -73,36 +70,6 @@ def run(
         return measure(case, device, budget=share, seed=seed)
 
     return within(left, len(cases), file, one, _said, budget=budget, say=say, clock=clock)
-
-
-def within(
-    left: Sequence[T],
-    planned: int,
-    file: Path,
-    measure: Callable[[T, float], Row],
-    said: Callable[[Row], str],
-    *,
-    budget: float,
-    shortest: float = SHORTEST,
-    say: Callable[[str], None],
-    clock: Callable[[], float],
-) -> int:
-    """Measure what is left of a plan, each with its share of the budget and `shortest` at least,
-    and append each row before the next is begun; how many are left for another run.
-    """
-    positive("budget", budget)
-    if len(left) < planned:
-        say(f"{planned - len(left)} of {planned} are measured already")
-    begin = clock()
-    for i, case in enumerate(left):
-        remaining = budget - (clock() - begin)
-        if remaining <= 0:
-            say(f"the budget is spent: {len(left) - i} of {planned} are left for another run")
-            return len(left) - i
-        row = measure(case, max(remaining / (len(left) - i), min(remaining, shortest)))
-        results.append(file, row)
-        say(said(row))
-    return 0
 
 
 def timed_within(
