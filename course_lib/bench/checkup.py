@@ -291,7 +291,9 @@ def doubts(rows: Sequence[Row], chip: Accelerator | None, cores: int) -> list[Do
         made.append(
             Doubt("throttled", {"why": held.throttle, "clock": 1e6 * (held.clock_mhz or 0)})
         )
-    stream, wide = best(rows, "copy", "triad"), best(rows, "matmul", dtype="fp32")
+    # Of what others disturbed, a rate tells nothing about the machine.
+    quiet = [row for row in rows if all(share <= LOST for share in lost(row).values())]
+    stream, wide = best(quiet, "copy", "triad"), best(quiet, "matmul", dtype="fp32")
     if stream:
         rate = 1e9 * (stream.achieved_bw_gbps or 0.0)
         if chip and rate < FAR * chip.bandwidth:
@@ -301,7 +303,7 @@ def doubts(rows: Sequence[Row], chip: Accelerator | None, cores: int) -> list[Do
     if wide and wide.kind == "cpu" and wide.mfu and wide.mfu < TUNED:
         made.append(Doubt("products", {"share": wide.mfu}))
     for dtype in ("bf16", "int8", "fp16", "fp8"):
-        narrow = best(rows, "matmul", dtype=dtype)
+        narrow = best(quiet, "matmul", dtype=dtype)
         if wide and narrow and (narrow.achieved_tflops or 0) < (wide.achieved_tflops or 0):
             share = (narrow.achieved_tflops or 0) / (wide.achieved_tflops or 1)
             made.append(Doubt("format", {"dtype": dtype, "share": share}))
@@ -310,7 +312,7 @@ def doubts(rows: Sequence[Row], chip: Accelerator | None, cores: int) -> list[Do
     return made
 
 
-def changes(before: Sequence[Row], after: Sequence[Row]) -> list[Drift]:
+def drifts(before: Sequence[Row], after: Sequence[Row]) -> list[Drift]:
     """What two runs both measured, by their medians, and why they do not agree."""
     was, now = ({row.key: row for row in rows} for rows in (before, after))
     made = []

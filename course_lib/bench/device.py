@@ -348,15 +348,16 @@ def cpu_peak_here(bits: int = 32, clock: float | None = None) -> tuple[float | N
 def _cpu_faults(torch: Any) -> Iterator[str]:
     if torch is None:
         yield "torch is not installed, and NumPy lacks most formats: pip install -e '.[torch]'"
-        if not any(one in _blas().lower() for one in FAST_BLAS):
+        blas = _blas().partition(" ")[0]
+        if not any(one in blas.lower() for one in FAST_BLAS):
             yield (
-                f"NumPy was built with a slow library of linear algebra ({_blas() or 'none'}): "
+                f"NumPy was built with a slow library of linear algebra ({blas or 'none'}): "
                 f"install NumPy from PyPI or conda-forge"
             )
     if (cpus := _quota()) and cpus < len(_cpus()):
         yield (
             f"a control group lets this process use {cpus:g} of {len(_cpus())} CPUs: raise the "
-            f"container's limit, or read the rates as those of {cpus:g}"
+            f"container's limit"
         )
     if sys.platform == "darwin" and _sysctl("sysctl.proc_translated") == "1":
         yield "Python is built for another processor and translated: install one for arm64"
