@@ -17,7 +17,7 @@ def page(answer: Answer, roofline: Plot | None) -> str:
     """The answer as a page in the reader's language, with its figure where there is one."""
     loader = FileSystemLoader(ASSETS)
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    lang = language()
+    lang, measured = language(), [cells(one) for one in answer.values["measured"]]
     return made.get_template("checkup.html.j2").render(
         lang=lang,
         t=t,
@@ -25,7 +25,8 @@ def page(answer: Answer, roofline: Plot | None) -> str:
         figure=html(roofline) if roofline else "",
         answer=answer.answer[lang],
         facts=facts(answer.values),
-        measured=[cells(one) for one in answer.values["measured"]],
+        measured=measured,
+        best=any(best for *_, best in measured),
         odd=[one[lang] for one in answer.more["odd"]],
         because=answer.because,
         drifts=drifts(answer.values),
@@ -43,7 +44,7 @@ def cells(one: dict[str, Any]) -> tuple[str, str, str, str, str]:
     """One measurement: what, the rate or time, its roof, the share of it, the best published."""
     what = named(one)
     if one["op"] == "matmul":
-        what = f"{what}, {one['shape'].replace('x', ' × ')}"
+        what = f"{what}, {one['shape'].partition('x')[0]}³"  # all are square
     if one["status"] != "ok":
         return what, t("me-absent"), "", "", ""
     value, time = one["value"], one["seconds"]
@@ -53,7 +54,7 @@ def cells(one: dict[str, Any]) -> tuple[str, str, str, str, str]:
     if one["op"] == "layer":
         said = f"{n(time, 's')} ({said})"
     roof = n(one["roof"], one["unit"]) if one["roof"] else ""
-    share = n(one["of_roof"], "%") if one["of_roof"] else ""
+    share = n(one["of_roof"], "%", digits=2) if one["of_roof"] else ""
     best = n(one["best_published"], one["unit"]) if one["best_published"] else ""
     return what, f"≈ {said}" if one["noisy"] else said, roof, share, best
 
