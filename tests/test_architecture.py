@@ -50,6 +50,7 @@ MAY_ASK = {
         "course_lib.workloads",
         "course_tools.counting",
         "course_tools.measured",
+        "course_tools.campaigns.checkup",
         "course_tools.calibrate",
         "course_lib.bench",
         "course_tools.diagnosis",

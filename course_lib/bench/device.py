@@ -279,13 +279,7 @@ def machine(device: str = "cpu") -> Machine:
 
 
 def fastest() -> str:
-    """The device that torch measures here: a GPU where it can use one, else ``"cpu"``.
-
-    Examples
-    --------
-    >>> fastest() in DEVICES
-    True
-    """
+    """The device that torch measures here: a GPU where it can use one, else ``"cpu"``."""
     torch = torch_or_none()
     if torch and torch.cuda.is_available():
         return "cuda"
@@ -450,7 +444,6 @@ def _blas() -> str:
 
 
 def _memory() -> float | None:
-    """Byte of main memory; `None` where the system does not tell."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return None

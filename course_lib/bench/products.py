@@ -36,6 +36,9 @@ SUMS = ("fp64", "fp32", "bf16", "fp16")
 # The side of their result is a multiple of this.
 SIDE = 1024
 CEILING_SIDES = (256, 384, 512, 768, 1024)
+# Of the layer whose decode step is measured: its width, and that within its feed-forward network.
+LAYER = 2048, 5632
+LAUNCHES = 100  # in a row, between two readings of a clock
 TIMINGS = ("cold", "warm")
 # The format of the result where it is not the operands': four bytes for sums of int8, two for
 # products of fp8.
@@ -187,6 +190,66 @@ def bandwidth(
         return record.Ready(
             [partial(library.copy, to, a) if copy else partial(library.triad, to, a, b)]
         )
+
+    return record.measure(row, here, library, prepare, budget=budget, seed=seed)
+
+
+def layer(device: str = "cpu", dtype: str = "fp32", *, budget: float = 10.0, seed: int = 0) -> Row:
+    """Measure what a decode step of one transformer layer does with its weights: a vector through
+    four matrices, each waiting for the one before, from memory rather than from the cache.
+
+    Examples
+    --------
+    >>> layer("cpu", "fp8").status
+    'unsupported'
+    """
+    here, library = machine(device), arrays(device)
+    D, F = LAYER
+    shapes = (D, 3 * D), (D, D), (D, 2 * F), (F, D)
+    each = [ops.matmul(1, *shape, x=dtype, w=dtype) for shape in shapes]
+    work = Work(sum(one.flops for one in each), sum(one.bytes for one in each), dtype)
+    row = _row(here, library, record.Case("layer", dtype), LAYER, work)
+    if why := library.supports(dtype):
+        return record.not_measured(row, "unsupported", why)
+
+    def prepare() -> record.Ready:
+        size = sum(math.prod(shape) for shape in shapes) * itemsize(dtype)
+        layers = range(math.ceil(CACHES * here.cache / size) + 1)
+        weights = [
+            [library.operand(*shape, dtype, DATA[0], seed + i) for shape in shapes] for i in layers
+        ]
+        x = library.operand(1, D, dtype, DATA[0], seed)
+
+        def step(matrices: list[Any]) -> None:
+            y = x
+            for one in matrices:
+                y = library.multiply(y[:, : one.shape[0]], one, dtype)
+
+        return record.Ready([partial(step, matrices) for matrices in weights])
+
+    return record.measure(row, here, library, prepare, budget=budget, seed=seed)
+
+
+def launch(device: str = "cpu", dtype: str = "fp32", *, budget: float = 5.0, seed: int = 0) -> Row:
+    """Measure what it takes to ask for work that is next to nothing, so many times in a row.
+
+    Examples
+    --------
+    >>> launch("cpu", budget=0.1).shape == str(LAUNCHES)
+    True
+    """
+    here, library = machine(device), arrays(device)
+    work = Work(0.0, 2.0 * LAUNCHES * itemsize(dtype), dtype, unit="vector")
+    row = _row(here, library, record.Case("launch", dtype), (LAUNCHES,), work)
+
+    def prepare() -> record.Ready:
+        to, a = (library.operand(1, 1, dtype, DATA[0], seed + i) for i in range(2))
+
+        def many() -> None:
+            for _ in range(LAUNCHES):
+                library.copy(to, a)
+
+        return record.Ready([many])
 
     return record.measure(row, here, library, prepare, budget=budget, seed=seed)
 

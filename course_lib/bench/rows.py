@@ -12,15 +12,14 @@ import msgspec
 from course_lib.core.checks import CourseError, shown
 
 Key: TypeAlias = tuple[str, str, str, str, str, str]
-Products: TypeAlias = Literal["matmul", "outer", "copy", "triad"]
+Products: TypeAlias = Literal["matmul", "outer", "copy", "triad", "layer", "launch"]
 Operators: TypeAlias = Literal["add", "chain", "softmax", "norm", "attention"]
 Collectives: TypeAlias = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send"]
 Served: TypeAlias = Literal["step", "request"]
-Checked: TypeAlias = Literal["layer", "launch"]
 # Operators that are done in one way only.
 PLAIN: tuple[str, ...] = get_args(Products)
 # Operators that one device runs alone; the others are collectives.
-LOCAL = (*PLAIN, *get_args(Operators), *get_args(Served), *get_args(Checked))
+LOCAL = (*PLAIN, *get_args(Operators), *get_args(Served))
 # What a manifest says of its host under none of these names: whose machine it is.
 IDENTIFYING = ("host", "hostname", "node", "user", "username", "login", "home")
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)] | None
@@ -31,7 +30,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     device: str
     kind: Literal["cpu", "cuda", "mps"]
-    op: Literal[Products, Operators, Collectives, Served, Checked]
+    op: Literal[Products, Operators, Collectives, Served]
     dtype: str
     # "8192x8192x8192" (B, D, F) for a matmul, and for outer products that add up to one; the number
     # of bytes for copy and triad, of elements for add, rows and their length for a chain, softmax

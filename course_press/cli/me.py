@@ -1,26 +1,24 @@
 """The command `course me`: is my machine all right?"""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import typer
 
 from course_lib import CourseError, bench, specs
-from course_lib.bench import checkup, results
+from course_lib.bench import results
 from course_lib.bench.device import unused_gpu
 from course_lib.bench.rows import Row
+from course_tools.campaigns import checkup
 from course_book import t
 from course_book.answers import checked
 from course_book.answers.checkup import measured
-from course_book.plot import Plot
 from course_book.text import in_language, language, retold
-from course_press.cli.console import AsJson, Budget, command, progress, tell, tell_json, tell_table
-from course_press.cli.console import err_console as errors
+from course_press.cli import console
+from course_press.cli.console import AsJson, Budget, command, tell, tell_json, tell_table
 from course_press.cli.labs import Lang, chosen
-from course_press.outputs.checkup import cells, drifts, page
+from course_press.outputs.checkup import cells, page
 from course_press.source.files import swap_in
 
 app = typer.Typer()
@@ -40,29 +38,34 @@ def me(
     Example: `course me --budget 120`
     """
     with in_language(chosen(lang)):
-        where = device or bench.fastest()
-        here, setup = bench.machine(where), bench.inspect(where)
+        on = device or bench.fastest()
+        here, setup = bench.machine(on), bench.inspect(on)
         if not device:
             faults = (*setup.faults, *unused_gpu())
             setup = msgspec.structs.replace(setup, faults=faults)
         known = specs.chip(chip) if chip else specs.chip_of_device(here.name)
-        with progress(t("me-title")):
-            say: Any = lambda text: errors.print(retold(text), soft_wrap=True)  # noqa: E731
-            left = checkup.run(out, where, budget=budget, told=_told, say=say)
+        with console.progress(t("me-title")):
+            left = checkup.run(out, on, budget=budget, said=_said, say=_say)
         *earlier, last = map(results.read, checkup.runs(out))
         before = next((one for one in reversed(earlier) if one and one[0].device == here.name), ())
         answer = checked(setup, last, before, known)
-        swap_in(out / "me.json", json.dumps(answer.as_json(), ensure_ascii=False, indent=1) + "\n")
-        swap_in(out / "me.html", page(answer, _roofline(last)))
+        record = answer.as_json()
+        swap_in(out / "me.json", json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+        try:
+            from course_book.reports import products  # draws, and takes long to import
+
+            roofline = products.plot(last)
+        except CourseError:  # no peak or no stream is known: there is no roof
+            roofline = None
+        swap_in(out / "me.html", page(answer, roofline))
         if as_json:
-            tell_json(answer.as_json())
+            tell_json(record)
             return
         tell(answer.answer[language()], style="bold")
         heads = ("measurement", "measured", "roof", "of-roof", "best")
-        rows = [cells(one) for one in answer.values["measured"]]
-        tell_table([t(f"me-{head}") for head in heads], rows, left=1)
-        for one in (*(odd[language()] for odd in answer.more["odd"]), *drifts(answer.values)):
-            tell(f"- {one}")
+        tell_table([t(f"me-{head}") for head in heads], map(cells, record["measured"]), left=1)
+        for odd in record["odd"]:
+            tell(f"- {odd[language()]}")
         if not known:
             tell(t("me-no-chip"), style="dim")
         if left:
@@ -70,15 +73,9 @@ def me(
         tell(t("me-wrote").format(page=out / "me.html", data=out / "me.json"))
 
 
-def _told(row: Row) -> str:
-    """One row, as soon as it is measured."""
+def _said(row: Row) -> str:
     return ": ".join(cells(measured(row, None))[:2])
 
 
-def _roofline(rows: Sequence[Row]) -> Plot | None:
-    from course_book.reports import products  # draws, and takes long to import
-
-    try:
-        return products.plot(rows)
-    except CourseError:  # no peak or no stream is known: there is no roof
-        return None
+def _say(line: str) -> None:
+    console.err_console.print(retold(line), soft_wrap=True)

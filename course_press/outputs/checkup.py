@@ -11,75 +11,45 @@ from course_book.text import language, n, t
 from course_press.outputs.figure import html
 
 ASSETS = Path(__file__).parents[1] / "assets"
+_UNITS = {"cores": "", "memory": "B", "clock_hz": "Hz", "power_limit_w": "W"}
+_NAMES = ("python", "torch", "cuda", "driver", "blas")
 
 
 def page(answer: Answer, roofline: Plot | None) -> str:
     """The answer as a page in the reader's language, with its figure where there is one."""
     loader = FileSystemLoader(ASSETS)
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    lang, measured = language(), [cells(one) for one in answer.values["measured"]]
+    lang, found = language(), answer.values
+    measured = [cells(one) for one in found["measured"]]
+    numbers = [(t(f"me-{name}"), found[name], unit) for name, unit in _UNITS.items()]
+    facts = [(name, n(value, unit)) for name, value, unit in numbers if value]
     return made.get_template("checkup.html.j2").render(
         lang=lang,
         t=t,
         n=n,
         figure=html(roofline) if roofline else "",
         answer=answer.answer[lang],
-        facts=facts(answer.values),
+        facts=[*facts, *((name, found[name]) for name in _NAMES if found[name])],
         measured=measured,
         best=any(best for *_, best in measured),
         odd=[one[lang] for one in answer.more["odd"]],
         because=answer.because,
-        drifts=drifts(answer.values),
-        found=answer.values,
+        found=found,
         sources=answer.sources,
     )
 
 
-def named(one: dict[str, Any]) -> str:
-    """What was measured, and in which format."""
-    return f"{t('me-' + one['op'])}, {one['dtype']}"
-
-
-def cells(one: dict[str, Any]) -> tuple[str, str, str, str, str]:
+def cells(one: dict[str, Any]) -> tuple[str, ...]:
     """One measurement: what, the rate or time, its roof, the share of it, the best published."""
-    what = named(one)
+    what = f"{t('me-' + one['op'])}, {one['dtype']}"
     if one["op"] == "matmul":
         what = f"{what}, {one['shape'].partition('x')[0]}³"  # all are square
     if one["status"] != "ok":
         return what, t("me-absent"), "", "", ""
-    value, time = one["value"], one["seconds"]
-    if one["op"] == "launch":
-        time /= int(one["shape"])
-    said = n(time, "s") if value is None else n(value, one["unit"])
-    if one["op"] == "layer":
-        said = f"{n(time, 's')} ({said})"
-    roof = n(one["roof"], one["unit"]) if one["roof"] else ""
+    timed = one["op"] in ("layer", "launch")
+    said = n(one["seconds"], "s") if timed else n(one["value"], one["unit"])
+    roof, best = (
+        n(one[key], one["unit"]) if one[key] else "" for key in ("roof", "best_published")
+    )
     share = n(one["of_roof"], "%", digits=2) if one["of_roof"] else ""
-    best = n(one["best_published"], one["unit"]) if one["best_published"] else ""
     return what, f"≈ {said}" if one["noisy"] else said, roof, share, best
-
-
-def drifts(found: dict[str, Any]) -> list[str]:
-    """What differs from the run before, and why, a sentence for each."""
-    return [
-        t("me-drift").format(
-            what=named(one), ratio=n(one["ratio"], "×"), why=t("me-why-" + one["why"])
-        )
-        for one in found["drifts"]
-        if one["why"]
-    ]
-
-
-def facts(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """What the machine is, as far as it tells."""
-    told = {
-        "device": found["device"],
-        "cores": n(found["cores"]) if found["cores"] else "",
-        "memory": n(found["memory"], "B") if found["memory"] else "",
-        "clock": n(found["clock_hz"], "Hz") if found["clock_hz"] else "",
-        "power": n(found["power_limit_w"], "W") if found["power_limit_w"] else "",
-    }
-    listed = [(t("memory" if name == "memory" else f"me-{name}"), of) for name, of in told.items()]
-    listed += [("Python", found["python"]), ("torch", found["torch"]), ("BLAS", found["blas"])]
-    listed += [("CUDA", found["cuda"]), ("driver", found["driver"])]
-    return [(name, of) for name, of in listed if of]

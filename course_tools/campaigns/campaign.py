@@ -3,15 +3,16 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from course_lib.bench import products, results
-from course_lib.bench.budget import within
 from course_lib.bench.device import Machine, machine, observe
 from course_lib.bench.record import FEWEST, Case, not_measured, sample, timed
 from course_lib.bench.rows import PLAIN, Key, Row
-from course_lib.core.checks import known
+from course_lib.core.checks import known, positive
 from course_tools.campaigns import operators
+
+T = TypeVar("T")
 
 FORMATS = {
     "cpu": ("fp32", "bf16", "fp16", "int8"),
@@ -19,6 +20,8 @@ FORMATS = {
 }
 # By device: the formats, what matters most first, and the sizes of square products.
 SIZES = {"cpu": (1024, 2048, 512, 256, 4096), "cuda": (8192, 4096, 2048, 1024, 16384)}
+# Seconds that a measurement gets at least, as long as they last.
+SHORTEST = 2.0
 
 
 def plan(device: str) -> list[Case]:
@@ -46,6 +49,9 @@ def measure(case: Case, device: str, *, budget: float, seed: int = 0) -> Row:
         return products.matmul(case.size, case.size, case.size, case.dtype, device, **about)
     if case.op == "outer":
         return products.outer_products(device, case.dtype, data=case.data, **about)
+    if case.op in ("layer", "launch"):
+        probe = products.layer if case.op == "layer" else products.launch
+        return probe(device, case.dtype, **about)
     return products.bandwidth(device, case.op, dtype=case.dtype, data=case.data, **about)
 
 
@@ -57,6 +63,7 @@ def run(
     budget: float = 60.0,
     seed: int = 0,
     say: Callable[[str], None] = print,
+    said: Callable[[Row], str] | None = None,
     measure: Callable[..., Row] = measure,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
@@ -64,12 +71,42 @@ def run(
     each row before the next is begun; how many are left for another run.
     """
     here, there = machine(device), results.done(file)
-    left = [case for case in cases if not _measured(case, here, there)]
+    left = [case for case in cases if not is_measured(case, here, there)]
 
     def one(case: Case, share: float) -> Row:
         return measure(case, device, budget=share, seed=seed)
 
-    return within(left, len(cases), file, one, _said, budget=budget, say=say, clock=clock)
+    return within(left, len(cases), file, one, said or _said, budget=budget, say=say, clock=clock)
+
+
+def within(
+    left: Sequence[T],
+    planned: int,
+    file: Path,
+    measure: Callable[[T, float], Row],
+    said: Callable[[Row], str],
+    *,
+    budget: float,
+    shortest: float = SHORTEST,
+    say: Callable[[str], None],
+    clock: Callable[[], float],
+) -> int:
+    """Measure what is left of a plan, each with its share of the budget and `shortest` at least,
+    and append each row before the next is begun; how many are left for another run.
+    """
+    positive("budget", budget)
+    if len(left) < planned:
+        say(f"{planned - len(left)} of {planned} are measured already")
+    begin = clock()
+    for i, case in enumerate(left):
+        remaining = budget - (clock() - begin)
+        if remaining <= 0:
+            say(f"the budget is spent: {len(left) - i} of {planned} are left for another run")
+            return len(left) - i
+        row = measure(case, max(remaining / (len(left) - i), min(remaining, shortest)))
+        results.append(file, row)
+        say(said(row))
+    return 0
 
 
 def timed_within(
@@ -83,8 +120,9 @@ def timed_within(
     return timed(row, sample(once, share, seed=seed), observe(row.kind), error=error)
 
 
-def _measured(case: Case, here: Machine, there: set[Key]) -> bool:
-    if case.op in ("copy", "triad"):
+def is_measured(case: Case, here: Machine, there: set[Key]) -> bool:
+    """Whether a case is among these keys."""
+    if case.op in ("copy", "triad", "layer", "launch"):
         # How many bytes it moves depends on the device's cache: any copy in this format is the one.
         shapes = {key[3] for key in there}
     elif case.op == "matmul":

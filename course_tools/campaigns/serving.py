@@ -11,12 +11,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from course_lib.bench.budget import within
 from course_lib.bench.device import machine, torch_or_none
 from course_lib.bench.results import append, done, read
 from course_lib.bench.rows import Row
 from course_lib.core.checks import CourseError, count, known, shown
-from course_tools.campaigns.campaign import timed_within
+from course_tools.campaigns.campaign import timed_within, within
 from course_tools.measured import serving
 
 VOCABULARY = 1024

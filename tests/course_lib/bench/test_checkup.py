@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from course_lib import chip
-from course_lib.bench import checkup, device, results
+from course_lib.bench import device, products, results
 from course_lib.bench.rows import Row
+from course_tools.campaigns import campaign, checkup
+from course_tools.measured.machines import doubts, drifts
 
 TODAY = datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -22,7 +24,7 @@ def row(op="copy", *, kind="cpu", dtype="fp32", shape="64x64x64", seconds=1e-3, 
 
 
 def keys(rows, one=None, cores=8):
-    return [doubt.key for doubt in checkup.doubts(rows, one, cores)]
+    return list(doubts(rows, one, cores))
 
 
 @pytest.mark.parametrize("kind", device.DEVICES)
@@ -37,7 +39,8 @@ def test_both_roofs_come_first_and_nothing_twice(kind):
 def folder(tmp_path, monkeypatch):
     """Where runs are kept of a machine whose measurements take no time."""
     here = device.Machine(name="one", kind="cpu")
-    monkeypatch.setattr(checkup, "machine", lambda kind: here)
+    for module in (checkup, campaign):
+        monkeypatch.setattr(module, "machine", lambda kind: here)
     monkeypatch.setattr(checkup, "arrays", lambda kind: SimpleNamespace(label="fake"))
     return tmp_path
 
@@ -45,14 +48,14 @@ def folder(tmp_path, monkeypatch):
 def measure(folder, *, fails_at=None, backend="fake", date=TODAY):
     seen = []
 
-    def one(case, kind, *, budget):
+    def one(case, kind, *, budget, seed):
         if len(seen) == fails_at:
             raise KeyboardInterrupt
         seen.append((case.op, case.dtype, case.size))
         shape = "x".join([str(case.size)] * 3)
         return row(case.op, dtype=case.dtype, shape=shape, backend=backend, date=date)
 
-    how = {"measure": one, "told": lambda row: row.op, "say": lambda text: None}
+    how = {"measure": one, "said": lambda row: row.op, "say": lambda text: None}
     with suppress(KeyboardInterrupt):
         assert checkup.run(folder, "cpu", budget=60, **how) == 0
     return seen
@@ -102,8 +105,7 @@ def test_a_driver_that_throttles_noise_and_a_format_without_a_path_are_told():
     wide = row("matmul", kind="cuda", achieved_tflops=2.0)
     narrow = row("matmul", kind="cuda", dtype="bf16", achieved_tflops=1.0, noisy=True)
     held = row("launch", kind="cuda", throttle="power cap", clock_mhz=1200.0)
-    found = {one.key: one.figures for one in checkup.doubts([wide, narrow, held], None, 8)}
-    assert found == {
+    assert doubts([wide, narrow, held], None, 8) == {
         "throttled": {"why": "power cap", "clock": 1.2e9},
         "format": {"dtype": "bf16", "share": 0.5},
         "noisy": {"count": 1, "of": 3},
@@ -124,7 +126,7 @@ def test_a_driver_that_throttles_noise_and_a_format_without_a_path_are_told():
 )
 def test_two_runs_that_differ_say_why(was, now, why):
     after = row(**{"seconds": 1.2e-3, **now})
-    (one,) = checkup.drifts([row(**was)], [after])
+    (one,) = drifts([row(**was)], [after])
     assert (one.why, one.ratio) == (why, pytest.approx(after.seconds_median / 1e-3))
 
 
@@ -132,7 +134,7 @@ def test_a_build_that_lacks_an_operator_is_a_row(monkeypatch):
     def lacks(*args, **how):
         raise RuntimeError("not implemented for this device: /home/someone/torch.so")
 
-    monkeypatch.setattr(checkup.products, "matmul", lacks)
+    monkeypatch.setattr(products, "matmul", lacks)
     case = next(case for case in checkup.probes("cpu") if case.op == "matmul")
     found = checkup.measure(case, "cpu", budget=0.1)
     assert (found.status, found.note) == ("unsupported", "RuntimeError")
@@ -140,10 +142,10 @@ def test_a_build_that_lacks_an_operator_is_a_row(monkeypatch):
 
 def test_real_rows_are_read_back(tmp_path, monkeypatch):
     monkeypatch.setenv(device.CACHE, str(2**20))
-    monkeypatch.setattr(checkup, "LAYER", (64, 128))
+    monkeypatch.setattr(products, "LAYER", (64, 128))
     monkeypatch.setattr(checkup, "SIDES", {"cpu": 128})
     monkeypatch.setattr(checkup, "LONGEST", 0.02)
-    how = {"told": lambda row: row.op, "say": lambda text: None}
+    how = {"said": lambda row: row.op, "say": lambda text: None}
     assert checkup.run(tmp_path, "cpu", budget=60, **how) == 0
     rows = results.read(checkup.runs(tmp_path)[0])
     assert [one.op for one in rows] == [case.op for case in checkup.probes("cpu")]

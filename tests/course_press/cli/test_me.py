@@ -11,16 +11,18 @@ import time
 import pytest
 
 from course_lib import bench, chip
-from course_lib.bench import checkup, device, results
+from course_lib.bench import device, products, results
 from course_lib.bench.rows import Row
+from course_tools.campaigns import checkup
 from course_book.answers import Answer, checked
 from course_book.text import in_language, languages
 from course_press.outputs.checkup import page
 
 TINY = """
 import sys
-from course_lib.bench import checkup, device
-checkup.LAYER, checkup.SIDES, checkup.LONGEST = (64, 128), {{"cpu": 128}}, {longest}
+from course_lib.bench import products
+from course_tools.campaigns import checkup
+products.LAYER, checkup.SIDES, checkup.LONGEST = (64, 128), {{"cpu": 128}}, {longest}
 sys.argv[:] = ["course", "me", "--device", "cpu", "--budget", "60", *{more}]
 from course_press.__main__ import main
 main()
@@ -80,7 +82,7 @@ def test_killed_twice_it_loses_nothing_and_names_nobody(tmp_path):
 
 @pytest.fixture(scope="module")
 def rows():
-    return [checkup.launch("cpu", budget=0.05), checkup.layer("cpu", "fp8")]
+    return [products.launch("cpu", budget=0.05), products.layer("cpu", "fp8")]
 
 
 @pytest.mark.parametrize("lang", languages())
