@@ -26,8 +26,6 @@ AMD_DRIVER = Path("/dev/kfd")
 CGROUPS = Path("/sys/fs/cgroup")
 # ROCm's torch calls a GPU "cuda" too; "mps" is that of an Apple chip.
 DEVICES = ("cpu", "cuda", "mps")
-# What names a library of linear algebra that is fast; others are for reading.
-FAST_BLAS = ("openblas", "mkl", "accelerate", "blis", "armpl", "nvpl")
 # Why the clock is held down, by NVML's bits. Idling is no reason.
 REASONS = {
     0x4: "power cap",
@@ -80,9 +78,7 @@ def observe(kind: str) -> Observed:
     >>> observe("cpu").power_w is None
     True
     """
-    if known("kind", kind, DEVICES) == "mps":
-        return Observed()
-    if kind == "cpu":
+    if known("kind", kind, DEVICES) != "cuda":
         # Without either, as in most virtual machines, Linux prints the nominal clock for ever.
         live = "aperfmperf" in cpuinfo("flags").split() or (CPU / "cpu0" / "cpufreq").is_dir()
         return Observed(clock_mhz=clock_told() if live else None)
@@ -342,17 +338,9 @@ def cpu_peak_here(bits: int = 32, clock: float | None = None) -> tuple[float | N
 def _cpu_faults(torch: Any) -> Iterator[str]:
     if torch is None:
         yield "torch is not installed, and NumPy lacks most formats: pip install -e '.[torch]'"
-        blas = _blas().partition(" ")[0]
-        if not any(one in blas.lower() for one in FAST_BLAS):
-            yield (
-                f"NumPy was built with a slow library of linear algebra ({blas or 'none'}): "
-                f"install NumPy from PyPI or conda-forge"
-            )
-    if (cpus := _quota()) and cpus < len(_cpus()):
-        yield (
-            f"a control group lets this process use {cpus:g} of {len(_cpus())} CPUs: raise the "
-            f"container's limit"
-        )
+    if (allowed := _quota()) and allowed < (all_ := len(_cpus())):
+        said = f"a control group lets this process use {allowed:g} of {all_} CPUs"
+        yield f"{said}: raise the container's limit"
     if sys.platform == "darwin" and _sysctl("sysctl.proc_translated") == "1":
         yield "Python is built for another processor and translated: install one for arm64"
     # The load is that of the whole machine, also where this process may use a part of it.
@@ -369,10 +357,8 @@ def _torch_faults(torch: Any, gpu: Observed) -> Iterator[str]:
     if torch is None:
         yield "torch is not installed: pip install -e '.[torch]'"
     if torch and AMD_DRIVER.exists() and not _rocm(torch):
-        yield (
-            "an AMD GPU is here, and torch was built without ROCm: install a build with ROCm, as "
-            "pytorch.org/get-started/locally says"
-        )
+        build = "install a build with ROCm, as pytorch.org/get-started/locally says"
+        yield f"an AMD GPU is here, and torch was built without ROCm: {build}"
     elif not gpu.driver and not DRIVER.exists():
         yield (
             f"no GPU is here, or no driver for it ({gpu.note}): choose a machine or a Colab "

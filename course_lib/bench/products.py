@@ -203,8 +203,8 @@ def layer(device: str = "cpu", dtype: str = "fp32", *, budget: float = 10.0, see
     >>> layer("cpu", "fp8").status
     'unsupported'
     """
-    here, library = machine(device), arrays(device)
-    D, F = LAYER
+    budget, seed = _checked_arguments(dtype, DATA[0], budget, seed)
+    here, library, (D, F) = machine(device), arrays(device), LAYER
     shapes = (D, 3 * D), (D, D), (D, 2 * F), (F, D)
     each = [ops.matmul(1, *shape, x=dtype, w=dtype) for shape in shapes]
     work = Work(sum(one.flops for one in each), sum(one.bytes for one in each), dtype)
@@ -213,45 +213,41 @@ def layer(device: str = "cpu", dtype: str = "fp32", *, budget: float = 10.0, see
         return record.not_measured(row, "unsupported", why)
 
     def prepare() -> record.Ready:
-        size = sum(math.prod(shape) for shape in shapes) * itemsize(dtype)
-        layers = range(math.ceil(CACHES * here.cache / size) + 1)
-        weights = [
-            [library.operand(*shape, dtype, DATA[0], seed + i) for shape in shapes] for i in layers
-        ]
         x = library.operand(1, D, dtype, DATA[0], seed)
+        sets = range(math.ceil(CACHES * here.cache / float(work.bytes)) + 1)
+        weights = [
+            [library.operand(*one, dtype, DATA[0], seed + i) for one in shapes] for i in sets
+        ]
+        return record.Ready([partial(step, x, matrices) for matrices in weights])
 
-        def step(matrices: list[Any]) -> None:
-            y = x
-            for one in matrices:
-                y = library.multiply(y[:, : one.shape[0]], one, dtype)
-
-        return record.Ready([partial(step, matrices) for matrices in weights])
+    def step(y: Any, matrices: list[Any]) -> None:
+        for one in matrices:
+            y = library.multiply(y[:, : one.shape[0]], one, dtype)
 
     return record.measure(row, here, library, prepare, budget=budget, seed=seed)
 
 
 def launch(device: str = "cpu", dtype: str = "fp32", *, budget: float = 5.0, seed: int = 0) -> Row:
-    """Measure what it takes to ask for work that is next to nothing, so many times in a row.
+    """Measure what it takes to ask `LAUNCHES` times in a row for work that is next to nothing.
 
     Examples
     --------
     >>> launch("cpu", budget=0.1).shape == str(LAUNCHES)
     True
     """
+    budget, seed = _checked_arguments(dtype, DATA[0], budget, seed)
     here, library = machine(device), arrays(device)
     work = Work(0.0, 2.0 * LAUNCHES * itemsize(dtype), dtype, unit="vector")
     row = _row(here, library, record.Case("launch", dtype), (LAUNCHES,), work)
 
-    def prepare() -> record.Ready:
-        to, a = (library.operand(1, 1, dtype, DATA[0], seed + i) for i in range(2))
+    to, a = (library.operand(1, 1, dtype, DATA[0], seed + i) for i in range(2))
 
-        def many() -> None:
-            for _ in range(LAUNCHES):
-                library.copy(to, a)
+    def run() -> None:
+        for _ in range(LAUNCHES):
+            library.copy(to, a)
 
-        return record.Ready([many])
-
-    return record.measure(row, here, library, prepare, budget=budget, seed=seed)
+    ready = record.Ready([run])
+    return record.measure(row, here, library, lambda: ready, budget=budget, seed=seed)
 
 
 def ceiling(

@@ -1,7 +1,9 @@
 """The command `course me`: is my machine all right?"""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import typer
@@ -11,14 +13,13 @@ from course_lib.bench import results
 from course_lib.bench.device import unused_gpu
 from course_lib.bench.rows import Row
 from course_tools.campaigns import checkup
-from course_book import t
-from course_book.answers import checked
-from course_book.answers.checkup import measured
+from course_book import n, t
+from course_book.answers import Answer, checked
 from course_book.text import in_language, language, retold
 from course_press.cli import console
-from course_press.cli.console import AsJson, Budget, command, tell, tell_json, tell_table
+from course_press.cli.console import AsJson, Budget, command, tell, tell_json
 from course_press.cli.labs import Lang, chosen
-from course_press.outputs.checkup import cells, page
+from course_press.outputs.figure import html
 from course_press.source.files import swap_in
 
 app = typer.Typer()
@@ -44,26 +45,19 @@ def me(
             faults = (*setup.faults, *unused_gpu())
             setup = msgspec.structs.replace(setup, faults=faults)
         known = specs.chip(chip) if chip else specs.chip_of_device(here.name)
+        show: Any = lambda line: console.err_console.print(retold(line), soft_wrap=True)  # noqa: E731
         with console.progress(t("me-title")):
-            left = checkup.run(out, on, budget=budget, said=_said, say=_say)
+            left = checkup.run(out, on, budget=budget, said=_said, say=show)
         *earlier, last = map(results.read, checkup.runs(out))
         before = next((one for one in reversed(earlier) if one and one[0].device == here.name), ())
         answer = checked(setup, last, before, known)
         record = answer.as_json()
         swap_in(out / "me.json", json.dumps(record, ensure_ascii=False, indent=1) + "\n")
-        try:
-            from course_book.reports import products  # draws, and takes long to import
-
-            roofline = products.plot(last)
-        except CourseError:  # no peak or no stream is known: there is no roof
-            roofline = None
-        swap_in(out / "me.html", page(answer, roofline))
+        swap_in(out / "me.html", page(answer, last))
         if as_json:
             tell_json(record)
             return
         tell(answer.answer[language()], style="bold")
-        heads = ("measurement", "measured", "roof", "of-roof", "best")
-        tell_table([t(f"me-{head}") for head in heads], map(cells, record["measured"]), left=1)
         for odd in record["odd"]:
             tell(f"- {odd[language()]}")
         if not known:
@@ -73,9 +67,24 @@ def me(
         tell(t("me-wrote").format(page=out / "me.html", data=out / "me.json"))
 
 
+def page(answer: Answer, rows: Sequence[Row]) -> str:
+    """An answer as one file that holds all it needs, with the roofline of its rows."""
+    from jinja2 import Environment, FileSystemLoader  # these take long to import
+
+    from course_book.reports import products
+
+    try:
+        figure = html(products.plot(rows))
+    except CourseError:  # no peak or no stream is known: there is no roof
+        figure = ""
+    folder = FileSystemLoader(Path(__file__).parents[1] / "assets")
+    made = Environment(loader=folder, autoescape=True, trim_blocks=True)
+    made.globals.update(t=t, n=n, lang=language(), figure=figure)
+    found = answer.as_json()
+    return made.get_template("checkup.html.j2").render(found=found, **found)
+
+
 def _said(row: Row) -> str:
-    return ": ".join(cells(measured(row, None))[:2])
-
-
-def _say(line: str) -> None:
-    console.err_console.print(retold(line), soft_wrap=True)
+    """One row, as soon as it is measured."""
+    time = n(row.seconds_median, "s") if row.seconds_median else t("me-absent")
+    return f"{t(f'me-{row.op}')}, {row.dtype}, {row.shape}: {time}"

@@ -17,9 +17,11 @@ T = TypeVar("T")
 FORMATS = {
     "cpu": ("fp32", "bf16", "fp16", "int8"),
     "cuda": ("bf16", "fp16", "tf32", "fp8", "int8", "fp32"),
+    "mps": ("fp16", "bf16", "fp32"),
 }
 # By device: the formats, what matters most first, and the sizes of square products.
 SIZES = {"cpu": (1024, 2048, 512, 256, 4096), "cuda": (8192, 4096, 2048, 1024, 16384)}
+SIZES |= {"mps": (4096, 2048, 1024, 512, 8192)}
 # Seconds that a measurement gets at least, as long as they last.
 SHORTEST = 2.0
 

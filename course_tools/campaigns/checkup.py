@@ -14,28 +14,20 @@ from course_lib.core import Work
 from course_lib.core.checks import known
 from course_tools.campaigns import campaign
 
-# By device the formats, what matters most first, the side of the products, and a layer's format.
-FORMATS = {
-    "cpu": ["fp32", "bf16", "int8"],
-    "cuda": ["bf16", "fp16", "fp8", "int8", "fp32"],
-    "mps": ["fp16", "bf16", "fp32"],
-}
-SIDES = {"cpu": 1024, "cuda": 8192, "mps": 4096}
-DECODED = {"cpu": "fp32", "cuda": "fp16", "mps": "fp16"}
 LONGEST = 30.0  # seconds that one measurement gets at most
 
 
 def probes(device: str) -> list[Case]:
     """What is measured, what matters most first."""
-    first, *others = FORMATS[known("device", device, DEVICES)]
-    side = SIDES[device]
+    first, *others = campaign.FORMATS[known("device", device, DEVICES)]
+    side, other, *_ = campaign.SIZES[device]
     return [
         *(Case(op, "fp32") for op in ("copy", "triad")),
         Case("matmul", first, side),
-        Case("layer", DECODED[device]),
+        Case("layer", "fp32" if device == "cpu" else "fp16"),
         Case("launch", "fp32"),
         *(Case("matmul", dtype, side) for dtype in others),
-        Case("matmul", first, side // 2),
+        Case("matmul", first, other),
     ]
 
 

@@ -16,13 +16,14 @@ from course_lib.bench.rows import Row
 from course_tools.campaigns import checkup
 from course_book.answers import Answer, checked
 from course_book.text import in_language, languages
-from course_press.outputs.checkup import page
+from course_press.cli.me import page
 
 TINY = """
 import sys
 from course_lib.bench import products
-from course_tools.campaigns import checkup
-products.LAYER, checkup.SIDES, checkup.LONGEST = (64, 128), {{"cpu": 128}}, {longest}
+from course_tools.campaigns import campaign, checkup
+products.LAYER, checkup.LONGEST = (64, 128), {longest}
+campaign.SIZES["cpu"] = (128, 64)
 sys.argv[:] = ["course", "me", "--device", "cpu", "--budget", "60", *{more}]
 from course_press.__main__ import main
 main()
@@ -92,7 +93,7 @@ def test_whatever_is_odd_is_said_in_each_language_and_escaped(lang, rows):
     )
     answer = checked(setup, rows, rows)
     with in_language(lang):
-        said = page(answer, None)
+        said = page(answer, [])
     assert "<b>one" not in said
     assert "<i>odd" not in said
     assert "&lt;b&gt;one" in said
@@ -119,4 +120,4 @@ def test_a_known_chip_gives_roofs_sources_and_the_best_that_was_published():
     assert one["of_roof"] == pytest.approx(700e12 / chip("h100-sxm").peak("bf16"))
     assert one["roof"] > one["best_published"] > 0
     assert answer.sources
-    assert "h100-sxm" in page(answer, None)
+    assert "h100-sxm" in page(answer, [])
