@@ -412,3 +412,18 @@ def test_only_what_the_lab_needs_is_uploaded(rented, tracked):
         if path.is_file() and "local" not in path.parts
     }
     assert found == {"course_lib/code.py", "labs/07-small/lab.ipynb", "labs/07-small/cloud.yaml"}
+
+
+def test_each_command_of_the_labs_own_page_exists():
+    text = (ROOT / "labs" / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(
+        r"(?m)\.venv/bin/course ([a-z]+)(?: (run|cloud|merge|compare|check)\b)?(.*)", text
+    )
+    assert len(lines) > 8
+    for verb, part, rest in lines:
+        done = CliRunner().invoke(app, [verb, *([part] if part else []), "--help"])
+        assert done.exit_code == 0, verb
+        told = re.findall(r"--[a-z-]+", rest.partition("#")[0])
+        assert [one for one in told if one not in done.output] == []
+    for path in re.findall(r"labs/[\w./-]*\w", text):
+        assert (ROOT / path.replace("/results/local", "")).exists(), path
