@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from course_lib.bench import Setup
+from course_lib.bench.device import Setup
 from course_lib.bench.others import lost
 from course_lib.bench.products import LAUNCHES
 from course_lib.bench.rows import Row

@@ -338,6 +338,8 @@ def cpu_peak_here(bits: int = 32, clock: float | None = None) -> tuple[float | N
 def _cpu_faults(torch: Any) -> Iterator[str]:
     if torch is None:
         yield "torch is not installed, and NumPy lacks most formats: pip install -e '.[torch]'"
+    elif fastest() == "cpu" and (DRIVER.exists() or AMD_DRIVER.exists()):
+        yield from _torch_faults(torch, nvidia())
     if (allowed := _quota()) and allowed < (all_ := len(_cpus())):
         said = f"a control group lets this process use {allowed:g} of {all_} CPUs"
         yield f"{said}: raise the container's limit"
@@ -408,13 +410,6 @@ def _missing(found: Accelerator | None) -> str:
         "with device_names to COURSE_CHIPS"
     )
     return "; ".join([said, *(f"passed over {why}" for why in unreadable().values())])
-
-
-def unused_gpu() -> tuple[str, ...]:
-    """Why a GPU whose driver is here cannot be measured; empty where none is or torch uses it."""
-    if fastest() != "cpu" or not (DRIVER.exists() or AMD_DRIVER.exists()):
-        return ()
-    return tuple(_torch_faults(torch_or_none(), nvidia()))
 
 
 def _rocm(torch: Any) -> str:

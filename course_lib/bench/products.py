@@ -197,11 +197,6 @@ def bandwidth(
 def layer(device: str = "cpu", dtype: str = "fp32", *, budget: float = 10.0, seed: int = 0) -> Row:
     """Measure what a decode step of one transformer layer does with its weights: a vector through
     four matrices, each waiting for the one before, from memory rather than from the cache.
-
-    Examples
-    --------
-    >>> layer("cpu", "fp8").status
-    'unsupported'
     """
     budget, seed = _checked_arguments(dtype, DATA[0], budget, seed)
     here, library, (D, F) = machine(device), arrays(device), LAYER
@@ -228,26 +223,19 @@ def layer(device: str = "cpu", dtype: str = "fp32", *, budget: float = 10.0, see
 
 
 def launch(device: str = "cpu", dtype: str = "fp32", *, budget: float = 5.0, seed: int = 0) -> Row:
-    """Measure what it takes to ask `LAUNCHES` times in a row for work that is next to nothing.
-
-    Examples
-    --------
-    >>> launch("cpu", budget=0.1).shape == str(LAUNCHES)
-    True
-    """
+    """Measure what it takes to ask `LAUNCHES` times in a row for work that is next to nothing."""
     budget, seed = _checked_arguments(dtype, DATA[0], budget, seed)
     here, library = machine(device), arrays(device)
     work = Work(0.0, 2.0 * LAUNCHES * itemsize(dtype), dtype, unit="vector")
     row = _row(here, library, record.Case("launch", dtype), (LAUNCHES,), work)
-
     to, a = (library.operand(1, 1, dtype, DATA[0], seed + i) for i in range(2))
 
     def run() -> None:
         for _ in range(LAUNCHES):
             library.copy(to, a)
 
-    ready = record.Ready([run])
-    return record.measure(row, here, library, lambda: ready, budget=budget, seed=seed)
+    how: dict[str, Any] = {"budget": budget, "seed": seed}
+    return record.measure(row, here, library, lambda: record.Ready([run]), **how)
 
 
 def ceiling(

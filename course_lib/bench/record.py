@@ -218,10 +218,8 @@ def measure(
     try:
         ready = prepare()
         if ready.seconds * FEWEST > budget:
-            why = (
-                f"{what} about {ready.seconds:.3g} s, and the budget is {budget:.3g} s, too short "
-                f"for {FEWEST} repeats"
-            )
+            why = f"{what} about {ready.seconds:.3g} s, {FEWEST} are needed"
+            why = f"{why}, and the budget is {budget:.3g} s"
             return not_measured(row, "over-budget", why)
         call = in_turn(library, ready.runs)
         times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)

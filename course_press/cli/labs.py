@@ -118,9 +118,8 @@ def lab_cloud(
     try:
         tell(f"results in {rented.launch(root, number, made)}")
     finally:
-        hours = (time.monotonic() - began) / 3600
-        usd = hours * price.usd_per_hour
-        tell(f"bill: about {usd:.2f} USD for {60 * hours:.0f} min; what the provider says counts")
+        took = (time.monotonic() - began) / 60
+        tell(f"bill: about {took / 60 * price.usd_per_hour:.2f} USD for {took:.0f} min")
 
 
 @command(lab, "merge")

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import typer
 
 from course_lib import CourseError, bench, specs
 from course_lib.bench import results
-from course_lib.bench.device import unused_gpu
+from course_lib.bench.device import fastest
 from course_lib.bench.rows import Row
 from course_tools.campaigns import checkup
 from course_book import n, t
@@ -39,11 +38,8 @@ def me(
     Example: `course me --budget 120`
     """
     with in_language(chosen(lang)):
-        on = device or bench.fastest()
+        on = device or fastest()
         here, setup = bench.machine(on), bench.inspect(on)
-        if not device:
-            faults = (*setup.faults, *unused_gpu())
-            setup = msgspec.structs.replace(setup, faults=faults)
         known = specs.chip(chip) if chip else specs.chip_of_device(here.name)
         show: Any = lambda line: console.err_console.print(retold(line), soft_wrap=True)  # noqa: E731
         with console.progress(t("me-title")):

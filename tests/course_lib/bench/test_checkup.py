@@ -171,17 +171,17 @@ def test_the_limit_of_a_control_group_is_a_fault(files, quota, tmp_path, monkeyp
 
 
 def test_a_gpu_that_torch_cannot_use_is_a_fault(tmp_path, monkeypatch):
-    monkeypatch.setattr(device, "fastest", lambda: "cpu")
-    monkeypatch.setattr(device, "AMD_DRIVER", tmp_path / "none")
-    monkeypatch.setattr(device, "DRIVER", tmp_path / "none")
-    assert device.unused_gpu() == ()
-    monkeypatch.setattr(device, "AMD_DRIVER", tmp_path)
     version = SimpleNamespace(hip=None, cuda=None)
-    monkeypatch.setattr(device, "torch_or_none", lambda: SimpleNamespace(version=version))
-    (told,) = device.unused_gpu()
-    assert told.startswith("an AMD GPU is here, and torch was built without ROCm")
+    torch = SimpleNamespace(version=version, __version__="2", get_num_threads=lambda: 1, cuda=None)
+    monkeypatch.setattr(device, "torch_or_none", lambda: torch)
+    monkeypatch.setattr(device, "fastest", lambda: "cpu")
+    monkeypatch.setattr(device, "DRIVER", tmp_path / "none")
+    for driver, told in ((tmp_path / "none", 0), (tmp_path, 1)):
+        monkeypatch.setattr(device, "AMD_DRIVER", driver)
+        faults = [one for one in device.inspect("cpu").faults if "an AMD GPU is here" in one]
+        assert len(faults) == told
     monkeypatch.setattr(device, "fastest", lambda: "cuda")
-    assert device.unused_gpu() == ()
+    assert not [one for one in device.inspect("cpu").faults if "an AMD GPU" in one]
 
 
 def test_a_cache_larger_than_memory_bears_is_not_believed(tmp_path, monkeypatch):

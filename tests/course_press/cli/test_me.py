@@ -88,7 +88,7 @@ def rows():
 
 @pytest.mark.parametrize("lang", languages())
 def test_whatever_is_odd_is_said_in_each_language_and_escaped(lang, rows):
-    setup = bench.device.Setup(
+    setup = device.Setup(
         python="3", torch="", name="<b>one</b>", cores=2, faults=("torch is <i>odd</i>",)
     )
     answer = checked(setup, rows, rows)
