@@ -11,6 +11,9 @@ from course_lib.bench.device import torch_or_none
 from course_lib.core.checks import CourseError, known
 
 DATA = ("random", "zeros")
+# Random numbers that a CPU draws at most: a larger matrix repeats them, for drawing a gigabyte
+# takes longer than moving it.
+DRAWN = 2**22 + 1
 
 
 class NumpyArrays:
@@ -32,7 +35,10 @@ class NumpyArrays:
         kind = self._TYPES[dtype]
         if known("data", data, DATA) == "zeros":
             return np.zeros((rows, columns), kind)
-        return np.random.default_rng(seed).standard_normal((rows, columns), np.float32).astype(kind)
+        draw = np.random.default_rng(seed).standard_normal
+        if rows * columns <= DRAWN:
+            return draw((rows, columns), np.float32).astype(kind)
+        return np.resize(draw(DRAWN, np.float32).astype(kind), (rows, columns))
 
     def multiply(self, a: Any, b: Any, dtype: str) -> Any:
         """The product, in the format that the device gives."""
@@ -110,6 +116,9 @@ class TorchArrays(NumpyArrays):
         elif dtype == "int8":
             size = (rows, columns)
             made = torch.randint(-127, 128, size, dtype=kind, **here, generator=generator)
+        elif self._device == "cpu" and rows * columns > DRAWN:
+            few = torch.randn(DRAWN, generator=generator).to(kind)
+            made = few.repeat(-(-rows * columns // DRAWN))[: rows * columns].view(rows, columns)
         else:
             made = torch.randn(rows, columns, **here, generator=generator).to(kind)
         # A GPU's 8-bit kernels take their right operand by columns: fp8 takes no other, and int8 by

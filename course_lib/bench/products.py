@@ -185,11 +185,9 @@ def bandwidth(
         return record.not_measured(row, "unsupported", why)
 
     def prepare() -> record.Ready:
-        to, a, b = (library.operand(1, elements, dtype, data, seed + i) for i in range(3))
-        copy = op == "copy"
-        return record.Ready(
-            [partial(library.copy, to, a) if copy else partial(library.triad, to, a, b)]
-        )
+        arrays = range(2 if op == "copy" else 3)
+        each = [library.operand(1, elements, dtype, data, seed + i) for i in arrays]
+        return record.Ready([partial(library.copy if op == "copy" else library.triad, *each)])
 
     return record.measure(row, here, library, prepare, budget=budget, seed=seed)
 

@@ -11,7 +11,7 @@ from course_lib import CourseError, bench, specs
 from course_lib.bench import results
 from course_lib.bench.device import fastest
 from course_lib.bench.rows import Row
-from course_tools.campaigns import checkup
+from course_tools.campaigns.checkup import run, runs
 from course_book import n, t
 from course_book.answers import Answer, checked
 from course_book.text import in_language, language, retold
@@ -43,8 +43,8 @@ def me(
         known = specs.chip(chip) if chip else specs.chip_of_device(here.name)
         show: Any = lambda line: console.err_console.print(retold(line), soft_wrap=True)  # noqa: E731
         with console.progress(t("me-title")):
-            left = checkup.run(out, on, budget=budget, said=_said, say=show)
-        *earlier, last = map(results.read, checkup.runs(out))
+            left = run(out, on, budget=budget, said=_said, say=show)
+        *earlier, last = map(results.read, runs(out))
         before = next((one for one in reversed(earlier) if one and one[0].device == here.name), ())
         answer = checked(setup, last, before, known)
         record = answer.as_json()
