@@ -18,7 +18,6 @@ from course_book.text import in_language, language, retold
 from course_press.cli import console
 from course_press.cli.console import AsJson, Budget, command, tell, tell_json
 from course_press.cli.labs import Lang, chosen
-from course_press.outputs.figure import html
 from course_press.source.files import swap_in
 
 app = typer.Typer()
@@ -68,6 +67,7 @@ def page(answer: Answer, rows: Sequence[Row]) -> str:
     from jinja2 import Environment, FileSystemLoader  # these take long to import
 
     from course_book.reports import products
+    from course_press.outputs.figure import html
 
     try:
         figure = html(products.plot(rows))
