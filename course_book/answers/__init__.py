@@ -1,5 +1,6 @@
 """One record behind every answer: a sentence in each language, numbers, why, what next."""
 
+from course_book.answers.checkup import checked
 from course_book.answers.claims import verified
 from course_book.answers.memory import fits
 from course_book.answers.record import (
@@ -18,6 +19,7 @@ __all__ = [
     "Interval",
     "Remedy",
     "Term",
+    "checked",
     "cited",
     "fits",
     "in_each_language",

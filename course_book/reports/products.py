@@ -44,9 +44,10 @@ def plot(
 ) -> Plot:
     """Devices on one roofline, with a dot for each matmul, hollow where its data were zeros.
 
-    A roof is the best bandwidth of copy and triad, cold where measured, and the highest peak known
-    or the best matmul. `published` has, by label, peak in FLOP/s and bandwidth in byte/s of the
-    datasheet, and intensity and FLOP/s of somebody's product.
+    A roof is the best bandwidth of copy and triad, cold where measured, and the highest peak that
+    is stated, or the best matmul above it: a product alone is no roof. `published` has, by label,
+    peak in FLOP/s and bandwidth in byte/s of the datasheet, and intensity and FLOP/s of somebody's
+    product.
     """
     # A name is no formula, whatever it holds.
     measured = [
@@ -61,8 +62,8 @@ def plot(
     others = {label: numbers[:2] for label, numbers in (published or {}).items()}
     if not roofs and not others:
         raise CourseError(
-            "rows must hold a device with a measured copy or triad and a matmul: measure "
-            "both, then plot"
+            "rows must hold a device with a measured copy or triad and a matmul whose peak is "
+            "known: measure both, or give the chip's file, then plot"
         )
     here = dots(row for row in measured if row.op in ("matmul", "outer"))
     reach = [intensity for _, intensity, _ in here]
@@ -106,9 +107,9 @@ def _roof(rows: Sequence[Row]) -> tuple[float, float] | None:
     moved = [row for row in rows if row.op in ("copy", "triad") and row.achieved_bw_gbps]
     cold = [row for row in moved if row.timing == "cold"]
     bandwidth = max((row.achieved_bw_gbps or 0 for row in cold or moved), default=0)
-    stated = [row.peak_tflops or 0 for row in rows]
-    peak = max([0, *stated, *(row.achieved_tflops or 0 for row in _best(rows))])
-    return (peak * 1e12, bandwidth * 1e9) if peak and bandwidth else None
+    stated = max((row.peak_tflops or 0 for row in rows), default=0)
+    peak = max([stated, *(row.achieved_tflops or 0 for row in _best(rows))])
+    return (peak * 1e12, bandwidth * 1e9) if stated and bandwidth else None
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -1,15 +1,18 @@
 """What is measured on, what its driver says of it, and what is wrong with it."""
 
 import contextlib
+import math
 import os
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from course_lib.core.checks import CourseError, count, known, positive, shown, single
 from course_lib.specs import Accelerator, chip_of_device, unreadable
@@ -18,6 +21,11 @@ CPU = Path("/sys/devices/system/cpu")
 CPUINFO = Path("/proc/cpuinfo")
 # Is there where Linux has loaded NVIDIA's driver, whether or not NVML can be asked.
 DRIVER = Path("/proc/driver/nvidia/version")
+# And this where it has loaded AMD's.
+AMD_DRIVER = Path("/dev/kfd")
+CGROUPS = Path("/sys/fs/cgroup")
+# ROCm's torch calls a GPU "cuda" too; "mps" is that of an Apple chip.
+DEVICES = ("cpu", "cuda", "mps")
 # Why the clock is held down, by NVML's bits. Idling is no reason.
 REASONS = {
     0x4: "power cap",
@@ -29,6 +37,9 @@ REASONS = {
 # Bytes of last-level cache assumed where the system does not say: large enough to be safe for cold
 # timing.
 DEFAULT_CACHE = 64 * 2**20
+# The share of main memory that the last-level cache is taken to have at most: measurements take
+# twelve times as much as the cache, and a virtual machine may show its host's.
+LARGEST_CACHE = 1 / 32
 # The variable of the environment that says how much last-level cache this CPU has, in bytes, where
 # the system tells too much: a virtual machine often shows all of a host that it shares.
 CACHE = "COURSE_CACHE"
@@ -60,14 +71,14 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 def observe(kind: str) -> Observed:
     """Clock, power, temperature and reasons for throttling now: of an NVIDIA GPU (``"cuda"``)
-    through NVML, of a ``"cpu"`` the clock where Linux measures it.
+    through NVML, of a ``"cpu"`` the clock where Linux measures it, of ``"mps"`` nothing.
 
     Examples
     --------
     >>> observe("cpu").power_w is None
     True
     """
-    if known("kind", kind, ("cpu", "cuda")) == "cpu":
+    if known("kind", kind, DEVICES) != "cuda":
         # Without either, as in most virtual machines, Linux prints the nominal clock for ever.
         live = "aperfmperf" in cpuinfo("flags").split() or (CPU / "cpu0" / "cpufreq").is_dir()
         return Observed(clock_mhz=clock_told() if live else None)
@@ -145,7 +156,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """A device and what is known of it."""
 
     name: str  # as the runtime reports it
-    kind: str  # "cpu" or "cuda"
+    kind: str  # one of `DEVICES`
     key: str | None = None  # of its chip in the spec table
     cache: float = DEFAULT_CACHE  # byte of last-level cache
     threads: int = 1  # of a CPU that the arithmetic may use
@@ -165,6 +176,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     power_w: float | None = None  # that the datasheet states
     clock_mhz: float | None = None
     highest_mhz: float | None = None
+    cores: int = 0  # that this process may use
+    memory: float | None = None  # byte, of the device
+    blas: str = ""  # the library of linear algebra that NumPy was built with
     faults: tuple[str, ...] = ()  # what would spoil a measurement, each with its remedy
 
     def __str__(self) -> str:
@@ -185,8 +199,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inspect(device: str = "cpu") -> Setup:
-    """Look at the set-up of ``"cpu"`` or ``"cuda"`` before anything is measured: versions, the
-    device, its limits, and what is wrong with a remedy. It raises nothing where a device is
+    """Look at the set-up of a device before anything is measured: versions, the device, its limits,
+    and what is wrong with a remedy. It raises nothing where a device is
     missing: that is what it tells.
 
     Examples
@@ -199,12 +213,13 @@ def inspect(device: str = "cpu") -> Setup:
     about: dict[str, Any] = {
         "python": platform.python_version(),
         "torch": str(torch.__version__) if torch else "",
-        "cuda": str(torch.version.cuda or "") if torch else "",
+        "cuda": str(torch.version.cuda or _rocm(torch)) if torch else "",
+        "cores": _cores(),
+        "blas": _blas(),
     }
-    if known("device", device, ("cpu", "cuda")) == "cpu":
-        return Setup(
-            **about, name=_cpu_name(), clock_mhz=clock_told(), faults=tuple(_cpu_faults(torch))
-        )
+    if known("device", device, DEVICES) != "cuda":
+        about |= {"name": _cpu_name(), "clock_mhz": clock_told(), "memory": _memory()}
+        return Setup(**about, faults=tuple(_cpu_faults(torch)))
     gpu = nvidia()
     # In a container the driver numbers this process otherwise than the system does. Asking torch
     # for the name, below, may make it one of those that use the GPU.
@@ -213,6 +228,10 @@ def inspect(device: str = "cpu") -> Setup:
     name = str(torch.cuda.get_device_name(0)) if torch and usable else gpu.name
     found = chip_of_device(name) if name else None
     faults = [] if usable else [*_torch_faults(torch, gpu)]
+    if torch and usable:
+        about["memory"] = float(torch.cuda.get_device_properties(0).total_memory)
+        if _rocm(torch):  # whose driver is not NVIDIA's to ask
+            gpu = msgspec.structs.replace(gpu, note="")
     if name:
         faults += _gpu_faults(gpu, name, found, others=len(gpu.pids) - own)
     return Setup(
@@ -228,7 +247,7 @@ def inspect(device: str = "cpu") -> Setup:
 
 
 def machine(device: str = "cpu") -> Machine:
-    """Find out what ``"cpu"`` or ``"cuda"`` is.
+    """Find out what ``"cpu"``, ``"cuda"`` or ``"mps"`` is.
 
     Examples
     --------
@@ -236,7 +255,7 @@ def machine(device: str = "cpu") -> Machine:
     'cpu'
     """
     more: dict[str, Any]
-    if known("device", device, ("cpu", "cuda")) == "cpu":
+    if known("device", device, DEVICES) != "cuda":
         name, more = _cpu_name(), {"cache": _cpu_cache(), "threads": _threads()}
     else:
         torch = torch_or_none()
@@ -253,6 +272,14 @@ def machine(device: str = "cpu") -> Machine:
     return Machine(
         name=name, kind=device, key=found.key if found else None, note=_missing(found), **more
     )
+
+
+def fastest() -> str:
+    """The device that torch measures here: a GPU where it can use one, else ``"cpu"``."""
+    torch = torch_or_none()
+    if torch and torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch and torch.backends.mps.is_available() else "cpu"
 
 
 def torch_or_none() -> Any:
@@ -311,6 +338,13 @@ def cpu_peak_here(bits: int = 32, clock: float | None = None) -> tuple[float | N
 def _cpu_faults(torch: Any) -> Iterator[str]:
     if torch is None:
         yield "torch is not installed, and NumPy lacks most formats: pip install -e '.[torch]'"
+    elif fastest() == "cpu" and (DRIVER.exists() or AMD_DRIVER.exists()):
+        yield from _torch_faults(torch, nvidia())
+    if (allowed := _quota()) and allowed < (all_ := len(_cpus())):
+        said = f"a control group lets this process use {allowed:g} of {all_} CPUs"
+        yield f"{said}: raise the container's limit"
+    if sys.platform == "darwin" and _sysctl("sysctl.proc_translated") == "1":
+        yield "Python is built for another processor and translated: install one for arm64"
     # The load is that of the whole machine, also where this process may use a part of it.
     with contextlib.suppress(OSError, AttributeError):
         if (busy := os.getloadavg()[0]) > BUSY * (cpus := os.cpu_count() or 1):
@@ -324,7 +358,10 @@ def _torch_faults(torch: Any, gpu: Observed) -> Iterator[str]:
     """What keeps torch from a GPU."""
     if torch is None:
         yield "torch is not installed: pip install -e '.[torch]'"
-    if not gpu.driver and not DRIVER.exists():
+    if torch and AMD_DRIVER.exists() and not _rocm(torch):
+        build = "install a build with ROCm, as pytorch.org/get-started/locally says"
+        yield f"an AMD GPU is here, and torch was built without ROCm: {build}"
+    elif not gpu.driver and not DRIVER.exists():
         yield (
             f"no GPU is here, or no driver for it ({gpu.note}): choose a machine or a Colab "
             f"runtime with a GPU, or measure the CPU with device 'cpu'"
@@ -373,6 +410,34 @@ def _missing(found: Accelerator | None) -> str:
         "with device_names to COURSE_CHIPS"
     )
     return "; ".join([said, *(f"passed over {why}" for why in unreadable().values())])
+
+
+def _rocm(torch: Any) -> str:
+    """Which ROCm torch was built for; empty where for none."""
+    release = getattr(torch.version, "hip", None)
+    return f"ROCm {release}" if release else ""
+
+
+def _blas() -> str:
+    built: Any = np.show_config(mode="dicts")
+    found = built.get("Build Dependencies", {}).get("blas", {})
+    return f"{found.get('name', '')} {found.get('version', '')}".strip()
+
+
+def _memory() -> float | None:
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return None
+
+
+def _quota() -> float | None:
+    """CPUs that a control group of either version allows; `None` where there is no limit."""
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        with contextlib.suppress(OSError, ValueError):  # "max" is no number
+            said = " ".join((CGROUPS / name).read_text(encoding="utf-8") for name in names)
+            quota, period = map(float, said.split())
+            return quota / period if quota > 0 else None
+    return None
 
 
 def _cpus() -> list[int]:
@@ -443,4 +508,4 @@ def _cpu_cache() -> float:
         with contextlib.suppress(OSError, ValueError):
             text = file.read_text(encoding="utf-8").strip()
             sizes.append(float(text[:-1]) * {"K": 2**10, "M": 2**20}[text[-1]])
-    return max(sizes, default=0.0)
+    return min(max(sizes, default=0.0), LARGEST_CACHE * (_memory() or math.inf))

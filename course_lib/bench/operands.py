@@ -11,6 +11,9 @@ from course_lib.bench.device import torch_or_none
 from course_lib.core.checks import CourseError, known
 
 DATA = ("random", "zeros")
+# Random numbers that a CPU draws at most: a larger matrix repeats them, for drawing a gigabyte
+# takes longer than moving it.
+DRAWN = 2**22 + 1
 
 
 class NumpyArrays:
@@ -32,7 +35,10 @@ class NumpyArrays:
         kind = self._TYPES[dtype]
         if known("data", data, DATA) == "zeros":
             return np.zeros((rows, columns), kind)
-        return np.random.default_rng(seed).standard_normal((rows, columns), np.float32).astype(kind)
+        draw = np.random.default_rng(seed).standard_normal
+        if rows * columns <= DRAWN:
+            return draw((rows, columns), np.float32).astype(kind)
+        return np.resize(draw(DRAWN, np.float32).astype(kind), (rows, columns))
 
     def multiply(self, a: Any, b: Any, dtype: str) -> Any:
         """The product, in the format that the device gives."""
@@ -87,7 +93,9 @@ class TorchArrays(NumpyArrays):
     def supports(self, dtype: str) -> str:
         on_gpu = self._device == "cuda"
         major = self._torch.cuda.get_device_capability(0) if on_gpu else (0, 0)
-        if self._types.get(dtype) is None:
+        if self._types.get(dtype) is None or (
+            self._device == "mps" and dtype not in ("fp32", "fp16", "bf16")
+        ):
             return f"torch has no {dtype} here"
         if dtype in ("tf32", "fp8") and not on_gpu:
             return f"{dtype} is a mode of a GPU's matrix unit"
@@ -108,6 +116,9 @@ class TorchArrays(NumpyArrays):
         elif dtype == "int8":
             size = (rows, columns)
             made = torch.randint(-127, 128, size, dtype=kind, **here, generator=generator)
+        elif self._device == "cpu" and rows * columns > DRAWN:
+            few = torch.randn(DRAWN, generator=generator).to(kind)
+            made = few.repeat(-(-rows * columns // DRAWN))[: rows * columns].view(rows, columns)
         else:
             made = torch.randn(rows, columns, **here, generator=generator).to(kind)
         # A GPU's 8-bit kernels take their right operand by columns: fp8 takes no other, and int8 by
@@ -141,6 +152,12 @@ class TorchArrays(NumpyArrays):
     def timed(self, run: Callable[[], Any], calls: int) -> list[float]:
         if self._device == "cpu":
             return super().timed(run, calls)
+        if self._device == "mps":
+            start = time.perf_counter()
+            for _ in range(calls):
+                run()
+            self._torch.mps.synchronize()
+            return [(time.perf_counter() - start) / calls]
         marks = [self._torch.cuda.Event(enable_timing=True) for _ in range(calls + 1)]
         marks[0].record()
         for mark in marks[1:]:
@@ -150,11 +167,11 @@ class TorchArrays(NumpyArrays):
         return [float(start.elapsed_time(end)) / 1e3 for start, end in pairwise(marks)]
 
     def rows(self, matrix: Any, count: int) -> np.ndarray[Any, Any]:
-        result: np.ndarray[Any, Any] = matrix[:count].to(self._torch.float64).cpu().numpy()
+        result: np.ndarray[Any, Any] = matrix[:count].cpu().to(self._torch.float64).numpy()
         return result
 
     def settings(self, dtype: str) -> str:
-        if self._device == "cpu":
+        if self._device != "cuda":
             return f"threads={self._torch.get_num_threads()}"
         reduced = self._torch.backends.cuda.matmul
         sums = "int32" if dtype == "int8" else "fp32"

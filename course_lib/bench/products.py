@@ -15,7 +15,7 @@ import numpy as np
 
 from course_lib import ops
 from course_lib.bench import record
-from course_lib.bench.device import Machine, machine
+from course_lib.bench.device import DEVICES, Machine, machine
 from course_lib.bench.operands import DATA, NumpyArrays, arrays
 from course_lib.bench.rows import Row
 from course_lib.core import Work
@@ -36,6 +36,9 @@ SUMS = ("fp64", "fp32", "bf16", "fp16")
 # The side of their result is a multiple of this.
 SIDE = 1024
 CEILING_SIDES = (256, 384, 512, 768, 1024)
+# Of the layer whose decode step is measured: its width, and that within its feed-forward network.
+LAYER = 2048, 5632
+LAUNCHES = 100  # in a row, between two readings of a clock
 TIMINGS = ("cold", "warm")
 # The format of the result where it is not the operands': four bytes for sums of int8, two for
 # products of fp8.
@@ -64,7 +67,7 @@ def matmul(
 
     Parameters
     ----------
-    device : ``"cpu"`` or ``"cuda"``.
+    device : ``"cpu"``, ``"cuda"`` or ``"mps"``.
     timing : ``"cold"`` or ``"warm"``.
     budget : s. A product that would not fit at least five times is not begun.
     data : ``"random"``, or ``"zeros"`` to see how much faster a chip is when nothing switches.
@@ -182,13 +185,55 @@ def bandwidth(
         return record.not_measured(row, "unsupported", why)
 
     def prepare() -> record.Ready:
-        to, a, b = (library.operand(1, elements, dtype, data, seed + i) for i in range(3))
-        copy = op == "copy"
-        return record.Ready(
-            [partial(library.copy, to, a) if copy else partial(library.triad, to, a, b)]
-        )
+        arrays = range(2 if op == "copy" else 3)
+        each = [library.operand(1, elements, dtype, data, seed + i) for i in arrays]
+        return record.Ready([partial(library.copy if op == "copy" else library.triad, *each)])
 
     return record.measure(row, here, library, prepare, budget=budget, seed=seed)
+
+
+def layer(device: str = "cpu", dtype: str = "fp32", *, budget: float = 10.0, seed: int = 0) -> Row:
+    """Measure what a decode step of one transformer layer does with its weights: a vector through
+    four matrices, each waiting for the one before, from memory rather than from the cache.
+    """
+    budget, seed = _checked_arguments(dtype, DATA[0], budget, seed)
+    here, library, (D, F) = machine(device), arrays(device), LAYER
+    shapes = (D, 3 * D), (D, D), (D, 2 * F), (F, D)
+    each = [ops.matmul(1, *shape, x=dtype, w=dtype) for shape in shapes]
+    work = Work(sum(one.flops for one in each), sum(one.bytes for one in each), dtype)
+    row = _row(here, library, record.Case("layer", dtype), LAYER, work)
+    if why := library.supports(dtype):
+        return record.not_measured(row, "unsupported", why)
+
+    def prepare() -> record.Ready:
+        x = library.operand(1, D, dtype, DATA[0], seed)
+        sets = range(math.ceil(CACHES * here.cache / float(work.bytes)) + 1)
+        weights = [
+            [library.operand(*one, dtype, DATA[0], seed + i) for one in shapes] for i in sets
+        ]
+        return record.Ready([partial(step, x, matrices) for matrices in weights])
+
+    def step(y: Any, matrices: list[Any]) -> None:
+        for one in matrices:
+            y = library.multiply(y[:, : one.shape[0]], one, dtype)
+
+    return record.measure(row, here, library, prepare, budget=budget, seed=seed)
+
+
+def launch(device: str = "cpu", dtype: str = "fp32", *, budget: float = 5.0, seed: int = 0) -> Row:
+    """Measure what it takes to ask `LAUNCHES` times in a row for work that is next to nothing."""
+    budget, seed = _checked_arguments(dtype, DATA[0], budget, seed)
+    here, library = machine(device), arrays(device)
+    work = Work(0.0, 2.0 * LAUNCHES * itemsize(dtype), dtype, unit="vector")
+    row = _row(here, library, record.Case("launch", dtype), (LAUNCHES,), work)
+    to, a = (library.operand(1, 1, dtype, DATA[0], seed + i) for i in range(2))
+
+    def run() -> None:
+        for _ in range(LAUNCHES):
+            library.copy(to, a)
+
+    how: dict[str, Any] = {"budget": budget, "seed": seed}
+    return record.measure(row, here, library, lambda: record.Ready([run]), **how)
 
 
 def ceiling(
@@ -206,7 +251,7 @@ def ceiling(
     >>> ceiling(budget=0.5) > 0
     True
     """
-    known("device", device, ("cpu", "cuda"))
+    known("device", device, DEVICES)
     budget, seed = _checked_arguments(dtype, DATA[0], budget, seed)
     library = arrays(device)
     if library.supports(dtype):
@@ -253,6 +298,9 @@ def _predicted(
         a, b = _pair(library, (side, side, side), dtype, DATA[0], seed)
         run = partial(library.multiply, a, b, dtype)
         spent = [library.timed(run, 1)[0] for _ in range(3)]
+        # On a busy machine one slow turn says little: it is asked again while that is cheap.
+        while 24 * min(spent) > PROBE_SHARE * budget > sum(spent):
+            spent += library.timed(run, 1)
         # A slow path may get slower still as operands outgrow the caches, so the largest that can
         # be afforded is asked.
         if 8 * side**3 >= products or 24 * min(spent) > PROBE_SHARE * budget:

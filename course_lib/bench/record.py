@@ -62,10 +62,11 @@ def blank(here: Machine, case: Case, shape: str, work: Work, *, settings: str, b
     """The row of a case, before anything is timed."""
     flops, moved = float(work.flops) or None, float(work.bytes)
     asked: Any = {"op": case.op, "timing": case.timing, "data": case.data}
+    kind: Any = here.kind
     return Row(
         **asked,
         device=here.name,
-        kind="cuda" if here.kind == "cuda" else "cpu",
+        kind=kind,
         status="ok",
         dtype=case.dtype,
         shape=shape,
@@ -217,7 +218,8 @@ def measure(
     try:
         ready = prepare()
         if ready.seconds * FEWEST > budget:
-            why = f"{what} about {ready.seconds:.3g} s, and the budget is {budget:.3g} s"
+            why = f"{what} about {ready.seconds:.3g} s, {FEWEST} are needed"
+            why = f"{why}, and the budget is {budget:.3g} s"
             return not_measured(row, "over-budget", why)
         call = in_turn(library, ready.runs)
         times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
@@ -286,7 +288,7 @@ def in_turn(
 
 def under_load(call: Callable[[int], Any], kind: str) -> Observed:
     """What the driver says while the device works: later, a GPU's clock would rest."""
-    if kind == "cpu":
+    if kind != "cuda":
         return observe(kind)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(observe, kind)

@@ -12,7 +12,7 @@ import msgspec
 from course_lib.core.checks import CourseError, shown
 
 Key: TypeAlias = tuple[str, str, str, str, str, str]
-Products: TypeAlias = Literal["matmul", "outer", "copy", "triad"]
+Products: TypeAlias = Literal["matmul", "outer", "copy", "triad", "layer", "launch"]
 Operators: TypeAlias = Literal["add", "chain", "softmax", "norm", "attention"]
 Collectives: TypeAlias = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send"]
 Served: TypeAlias = Literal["step", "request"]
@@ -29,13 +29,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One line of results.csv. An empty field was not measured."""
 
     device: str
-    kind: Literal["cpu", "cuda"]
+    kind: Literal["cpu", "cuda", "mps"]
     op: Literal[Products, Operators, Collectives, Served]
     dtype: str
     # "8192x8192x8192" (B, D, F) for a matmul, and for outer products that add up to one; the number
     # of bytes for copy and triad, of elements for add, rows and their length for a chain, softmax
-    # or norm, sequences, heads, tokens and the size of a head for attention, and for a collective
-    # the bytes of the message as `course_lib.network` counts them.
+    # or norm, sequences, heads, tokens and the size of a head for attention, D and F for a layer,
+    # so many launches, and for a collective the bytes of the message as `course_lib.network`
+    # counts them.
     shape: str
     timing: Literal["cold", "warm"]  # cold when the caches were flushed before each repeat
     data: Literal["random", "zeros"]

@@ -17,7 +17,7 @@ from course_book.text import in_language
 from course_press.check import parity
 from course_press.check.counts import COUNTED, counted_pages
 from course_press.check.rules import check_book
-from course_press.cli import assistants, build, exercises, grading, labs, new, predict, specs
+from course_press.cli import assistants, build, exercises, grading, labs, me, new, predict, specs
 from course_press.cli.build import known_languages
 from course_press.cli.console import command, counted, fail_with, misused, refuse, tell, tell_table
 from course_press.source.book import configured, languages, read_book
@@ -142,7 +142,7 @@ def _installed(package: str) -> str | None:
 
 # In the order of `course --help`: what a reader asks stands first.
 PANELS = {
-    "Questions": assistants.QUESTIONS,
+    "Questions": (*assistants.QUESTIONS, me.app),
     "Look up": (specs.app, assistants.app),
     "Labs and classes": (labs.app, predict.own, exercises.app, grading.app),
     "Makers of the book": (build.app, new.app, makers),

@@ -1,5 +1,6 @@
 """The commands that run, compare and rent for labs, and that check what readers measured."""
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -111,8 +112,27 @@ def lab_cloud(
         f"SkyPilot copies your key to the rented machine ({made.key}), where its owner could "
         f"read it, so give the key a spending limit, and replace it afterward"
     )
-    if not dry_run:
+    if dry_run:
+        return
+    began = time.monotonic()
+    try:
         tell(f"results in {rented.launch(root, number, made)}")
+    finally:
+        took = (time.monotonic() - began) / 60
+        tell(f"bill: about {took / 60 * price.usd_per_hour:.2f} USD for {took:.0f} min")
+
+
+@command(lab, "merge")
+def lab_merge(number: str, folder: Path) -> None:
+    """Add what another machine measured, copied here, to your own results.
+
+    Example: `course lab merge 00 pod`
+    """
+    if not (folder / "results.csv").is_file():
+        raise CourseError(f"folder {str(folder)!r} has no results.csv: copy results/local there")
+    local = labs.folder(Path.cwd(), number) / labs.LOCAL
+    kept = rented.merge(folder, local, folder.resolve().name)
+    tell(f"{console.counted(kept, 'new row')} in {local / 'results.csv'}")
 
 
 @command(measured, "check")

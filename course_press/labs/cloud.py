@@ -159,7 +159,7 @@ def launch(root: Path, number: str, made: Plan) -> Path:
             # What was measured before it failed is paid for too.
             source = f"{cluster}:sky_workdir/{inside.as_posix()}/"
             copied = subprocess.run(["rsync", "-rt", source, f"{back}/"], check=False).returncode
-            kept = _merge(back, lab / LOCAL, f"{made.gpu}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+            kept = merge(back, lab / LOCAL, f"{made.gpu}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
         finally:
             # Whatever happened, nothing rented is left running.
             down = ["sky", "down", "--yes", cluster]
@@ -202,7 +202,7 @@ def _stage(root: Path, lab: Path, book: Path) -> None:
             shutil.copyfile(root / name, book / name)
 
 
-def _merge(back: Path, local: Path, prefix: str) -> int:
+def merge(back: Path, local: Path, prefix: str) -> int:
     """Append the rows that are not here yet, put other files beside ours; how many are new."""
     manifest = back / "manifest.json"
     if manifest.is_file():

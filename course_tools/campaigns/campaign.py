@@ -17,9 +17,11 @@ T = TypeVar("T")
 FORMATS = {
     "cpu": ("fp32", "bf16", "fp16", "int8"),
     "cuda": ("bf16", "fp16", "tf32", "fp8", "int8", "fp32"),
+    "mps": ("fp16", "bf16", "fp32"),
 }
 # By device: the formats, what matters most first, and the sizes of square products.
 SIZES = {"cpu": (1024, 2048, 512, 256, 4096), "cuda": (8192, 4096, 2048, 1024, 16384)}
+SIZES |= {"mps": (4096, 2048, 1024, 512, 8192)}
 # Seconds that a measurement gets at least, as long as they last.
 SHORTEST = 2.0
 
@@ -49,6 +51,9 @@ def measure(case: Case, device: str, *, budget: float, seed: int = 0) -> Row:
         return products.matmul(case.size, case.size, case.size, case.dtype, device, **about)
     if case.op == "outer":
         return products.outer_products(device, case.dtype, data=case.data, **about)
+    if case.op in ("layer", "launch"):
+        probe = products.layer if case.op == "layer" else products.launch
+        return probe(device, case.dtype, **about)
     return products.bandwidth(device, case.op, dtype=case.dtype, data=case.data, **about)
 
 
@@ -60,6 +65,7 @@ def run(
     budget: float = 60.0,
     seed: int = 0,
     say: Callable[[str], None] = print,
+    said: Callable[[Row], str] | None = None,
     measure: Callable[..., Row] = measure,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
@@ -67,12 +73,12 @@ def run(
     each row before the next is begun; how many are left for another run.
     """
     here, there = machine(device), results.done(file)
-    left = [case for case in cases if not _measured(case, here, there)]
+    left = [case for case in cases if not is_measured(case, here, there)]
 
     def one(case: Case, share: float) -> Row:
         return measure(case, device, budget=share, seed=seed)
 
-    return within(left, len(cases), file, one, _said, budget=budget, say=say, clock=clock)
+    return within(left, len(cases), file, one, said or _said, budget=budget, say=say, clock=clock)
 
 
 def within(
@@ -116,8 +122,9 @@ def timed_within(
     return timed(row, sample(once, share, seed=seed), observe(row.kind), error=error)
 
 
-def _measured(case: Case, here: Machine, there: set[Key]) -> bool:
-    if case.op in ("copy", "triad"):
+def is_measured(case: Case, here: Machine, there: set[Key]) -> bool:
+    """Whether a case is among these keys."""
+    if case.op in ("copy", "triad", "layer", "launch"):
         # How many bytes it moves depends on the device's cache: any copy in this format is the one.
         shapes = {key[3] for key in there}
     elif case.op == "matmul":

@@ -203,13 +203,20 @@ SOUND = {
 def torch(monkeypatch):
     """A torch that has a GPU, or lacks one in the way that the test says."""
 
-    def says(name="NVIDIA H100 80GB HBM3", *, cuda="12.6", available=True, started=False):
+    def says(name="NVIDIA H100 80GB HBM3", *, cuda="12.6", hip=None, available=True, started=False):
         there = SimpleNamespace(
             is_available=lambda: available,
             is_initialized=lambda: started,
             get_device_name=lambda _: name,
+            get_device_properties=lambda _: SimpleNamespace(total_memory=80e9),
         )
-        one = SimpleNamespace(__version__="2.9.0", version=SimpleNamespace(cuda=cuda), cuda=there)
+        one = SimpleNamespace(
+            __version__="2.9.0",
+            version=SimpleNamespace(cuda=cuda, hip=hip),
+            cuda=there,
+            backends=SimpleNamespace(mps=SimpleNamespace(is_available=lambda: False)),
+            get_num_threads=lambda: 4,
+        )
         monkeypatch.setattr(device, "torch_or_none", lambda: one)
         return one
 

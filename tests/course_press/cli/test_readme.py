@@ -18,6 +18,7 @@ ELSEWHERE = {
     "notebooks": "runs every chapter, for minutes",
     "export": "prints the whole book",
     "preview": "serves until it is stopped",
+    "me": "measures for minutes; tests/course_press/cli/test_me.py does that with a small machine",
     "mcp": "serves until its assistant hangs up",
     "check": "reads all languages for a minute; make lint does that",
     "release": "checks the whole book first",

@@ -29,19 +29,19 @@ CRITERIA = [
     "this-computer",
 ]
 
-WARMED = """    for _ in range(3):
+WARMED = """    for _ in range(warmup):
         a @ b
-    times = [once(a, b) for _ in range(repeats)]
+    times = [once(a, b) for _ in range(iters)]
 """
 EVENT_FIRST = """    if once is events_on_the_gpu:
         import torch
 
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-    for _ in range(3):
+    for _ in range(warmup):
         a @ b
     times = []
-    for _ in range(repeats):
+    for _ in range(iters):
         if once is clock_on_the_host:
             times.append(once(a, b))
             continue
@@ -55,12 +55,12 @@ EVENT_FIRST = """    if once is events_on_the_gpu:
 # By mistake: what it makes of the reference, the criterion that it fails, and what is said of it.
 PLANTED = {
     "half the operations": (
-        {"2 * n**3": "n**3"},
+        {"2 * M * N * K": "M * N * K"},
         "flops",
         "a multiply-accumulate is two operations",
     ),
     "no warm-up": (
-        {"    for _ in range(3):\n        a @ b\n": ""},
+        {"    for _ in range(warmup):\n        a @ b\n": ""},
         "warm-up",
         "multiply once before the loop",
     ),
@@ -86,7 +86,7 @@ PLANTED = {
     ),
     "mean": ({"median": "fmean"}, "median", "seconds is the mean of the times"),
     "zeros": (
-        {"rng.standard_normal((n, n))": "np.zeros((n, n))", "torch.randn": "torch.zeros"},
+        {"rng.standard_normal(": "np.zeros(", "torch.randn": "torch.zeros"},
         "operands",
         "the operands hold zeros",
     ),

@@ -291,7 +291,7 @@ def test_a_run_that_is_ended_still_says_what_was_not_given_back(rented, monkeypa
     def ended(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rented_gpu, "_merge", ended)
+    monkeypatch.setattr(rented_gpu, "merge", ended)
     with pytest.raises(CourseError, match="sky down failed"):
         rent(row("there"), down=1)
     with pytest.raises(KeyboardInterrupt):
@@ -313,6 +313,7 @@ def test_a_rented_machine_uses_no_python_of_its_image(file):
 
 
 OLD = """#!/bin/sh
+case "$1" in -c) exit {torch} ;; esac
 echo "python3 $*" >> {log}
 case "$*" in
   *" uv=="*) cp {tools}/kept {tools}/uv; exit {bare} ;;
@@ -328,7 +329,7 @@ echo "uv $*, torch for the driver: $UV_TORCH_BACKEND" >> {log}
 def test_a_machine_whose_python_is_too_old_is_set_up_all_the_same(tmp_path, brought):
     tools, log = tmp_path / "tools", tmp_path / "log"
     tools.mkdir()
-    (tools / "python3").write_text(OLD.format(log=log, tools=tools, bare=0))
+    (tools / "python3").write_text(OLD.format(log=log, tools=tools, bare=0, torch=1))
     (tools / ("uv" if brought else "kept")).write_text(UV.format(log=log))
     for tool in tools.iterdir():
         tool.chmod(0o755)
@@ -352,6 +353,46 @@ def test_a_machine_whose_python_is_too_old_is_set_up_all_the_same(tmp_path, brou
     assert tuple(map(int, least.split("."))) <= (3, 12)
 
 
+@pytest.mark.parametrize(
+    ("asked", "left"),
+    [
+        ("press,labs,torch", "press,labs"),
+        ("press,labs,torch,models", "press,labs,models"),
+        ("press,labs,torch,kernels", "press,labs"),
+    ],
+)
+def test_a_machine_with_a_torch_of_its_own_downloads_none(tmp_path, asked, left):
+    (tmp_path / "python3").write_text(OLD.format(log="log", tools="", bare=1, torch=0))
+    (tmp_path / "uv").write_text(UV.format(log=tmp_path / "log"))
+    for tool in tmp_path.iterdir():
+        tool.chmod(0o755)
+    env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    subprocess.run(["/bin/sh", "labs/rented.sh", asked], cwd=ROOT, env=env, check=True)
+    made, installed = (tmp_path / "log").read_text().splitlines()
+    assert "--system-site-packages --python python3" in made
+    assert f" -e .[{left}], " in installed
+    limits = re.search(
+        r'"torch>=(\d+)\.(\d+),<(\d+)\.(\d+)"', (ROOT / "pyproject.toml").read_text()
+    )
+    least, below = limits.groups()[:2], limits.groups()[2:]
+    script = (ROOT / "labs/rented.sh").read_text()
+    assert f"({', '.join(least)}) <= release < ({', '.join(below)})" in script
+
+
+def test_rows_copied_by_hand_join_those_here_once(shelf, monkeypatch, tmp_path):
+    root, pod = shelf(), tmp_path / "pod"
+    monkeypatch.chdir(root)
+    for _ in range(2):
+        results.append(pod / "results.csv", row("there", seconds_median=0.5))
+    assert CliRunner().invoke(app, ["lab", "merge", "07", str(pod)]).exit_code == 0
+    assert CliRunner().invoke(app, ["lab", "merge", "07", str(pod)]).exit_code == 0
+    kept = results.read(root / "labs/07-small/results/local/results.csv")
+    assert {one.device for one in kept} == {"there"}
+    assert len(kept) == 2
+    refused = CliRunner().invoke(app, ["lab", "merge", "07", str(tmp_path)])
+    assert isinstance(refused.exception, CourseError)
+
+
 @pytest.mark.parametrize("tracked", [True, False], ids=["clone", "archive"])
 def test_only_what_the_lab_needs_is_uploaded(rented, tracked):
     root, remote, rent, _ = rented
@@ -371,3 +412,18 @@ def test_only_what_the_lab_needs_is_uploaded(rented, tracked):
         if path.is_file() and "local" not in path.parts
     }
     assert found == {"course_lib/code.py", "labs/07-small/lab.ipynb", "labs/07-small/cloud.yaml"}
+
+
+def test_each_command_of_the_labs_own_page_exists():
+    text = (ROOT / "labs" / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(
+        r"(?m)\.venv/bin/course ([a-z]+)(?: (run|cloud|merge|compare|check)\b)?(.*)", text
+    )
+    assert len(lines) > 8
+    for verb, part, rest in lines:
+        done = CliRunner().invoke(app, [verb, *([part] if part else []), "--help"])
+        assert done.exit_code == 0, verb
+        told = re.findall(r"--[a-z-]+", rest.partition("#")[0])
+        assert [one for one in told if one not in done.output] == []
+    for path in re.findall(r"labs/[\w./-]*\w", text):
+        assert (ROOT / path.replace("/results/local", "")).exists(), path
