@@ -32,7 +32,7 @@ def me(
     lang: Lang = None,
     as_json: AsJson = False,
 ) -> None:
-    """Is my machine all right? Takes ten minutes at most, and writes a page to keep or send.
+    """Is my machine all right? Ten minutes, and a page to send.
 
     Example: `course me --budget 120`
     """

@@ -23,7 +23,6 @@ ELSEWHERE = {
     "check": "reads all languages for a minute; make lint does that",
     "release": "checks the whole book first",
     "stamp": "writes into the chapters",
-    "me": "measures the machine for a minute",
     "lab": "measures for a minute, needs a reader's own results, or rents a machine",
     "results": "checks what a reader measured",
     "grade": "needs a student's file",
