@@ -1,0 +1,276 @@
+"""What work takes beside seconds: watts of a chip by what it does, joules, and grams of CO2e.
+
+>>> step = llm.decode("llama-3-8b", "h100-sxm", 32, 1024)
+>>> use = of_step(step, "h100-sxm")
+>>> bool(use.low < use.joules < use.high), bool(300 < use.watts < 500)
+(True, True)
+"""
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib.core import Estimate
+from course_lib.core.checks import CourseError, Numbers, count, known, nonnegative, plain, positive
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator
+from course_lib.workloads import llm
+from course_tools import calibrate
+from course_tools.files import DATA
+from course_tools.serve import Served
+from course_tools.train import TrainingStep
+
+FOLDER = DATA / "energy"
+KWH = 3.6e6  # J
+PARTS = ("idle", "arithmetic", "memory", "link")
+
+
+class PowerConstants(msgspec.Struct, frozen=True, kw_only=True):
+    """W of a chip that waits, and what each of its parts adds at its full rate."""
+
+    chip: str  # key, or a pattern of the keys to which they are lent
+    unit: str = "W"  # or "limit": shares of what the chip may draw
+    idle: float
+    arithmetic: float
+    memory: float
+    link: float
+    spread: float = 0.3  # share by which one in five chips and programs lie farther off
+    source: str = ""
+
+
+class Grid(msgspec.Struct, frozen=True):
+    """What a kilowatt-hour of a grid emits on average, over the life of its power plants."""
+
+    grid: str
+    year: int
+    grams_per_kwh: float
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EnergyUse:
+    """What chips take for a piece of work."""
+
+    # joules, low, high: of all chips; an 80 % range
+    joules: Numbers
+    low: Numbers
+    high: Numbers
+    watts: Numbers  # of a chip
+    parts: Mapping[str, Numbers]  # what these are made of, W, by `PARTS`
+    source: str  # of the constants
+
+
+class Emissions(NamedTuple):
+    """Grams of CO2e: by the grid where the machine stands, by the contract that pays for its
+    energy, and of making the chip, this work's share. The first two are never added.
+    """
+
+    location: Numbers
+    market: Numbers
+    embodied: Numbers
+
+
+def read_rows(path: Path | str, kind: Any) -> list[Any]:
+    """The rows of a CSV file as records; a `CourseError` where one does not fit."""
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            return [msgspec.convert(row, kind, strict=False) for row in csv.DictReader(file)]
+    except (OSError, msgspec.ValidationError) as error:
+        said = f"path must be a table of {kind.__name__} (got {path})"
+        raise CourseError(f"{said}: {error}") from None
+
+
+@cache
+def _every() -> list[PowerConstants]:
+    return read_rows(FOLDER / "power.csv", PowerConstants)
+
+
+def constants(chip: Accelerator | str) -> PowerConstants:
+    """W of a chip: its own constants, or those lent to chips like it; a `CourseError` where no
+    limit of its power is published.
+
+    >>> constants("h100-sxm").idle, constants("a100-sxm-80").idle
+    (115.0, 64.0)
+    """
+    on = accelerator(chip)
+    if not on.power:
+        raise CourseError(
+            f"{on.key} has no published power limit: give its file a [power], or pass your own "
+            f"PowerConstants"
+        )
+    found = next(one for one in _every() if fnmatchcase(on.key, one.chip))
+    if found.unit == "W":
+        return found
+    scaled = {name: getattr(found, name) * on.power for name in PARTS}
+    return msgspec.structs.replace(found, chip=on.key, unit="W", **scaled)
+
+
+def draw(
+    chip: Accelerator | str,
+    arithmetic: ArrayLike = 0.0,
+    memory: ArrayLike = 0.0,
+    link: ArrayLike = 0.0,
+    *,
+    clock: ArrayLike = 1.0,
+    own: PowerConstants | None = None,
+) -> dict[str, Numbers]:
+    """W of a chip by `PARTS`; together at most its limit. Broadcasts.
+
+    Parameters
+    ----------
+    arithmetic, memory, link : shares that work achieves of the peak of its format, the bandwidth
+        and the link.
+    clock : of the processors, as a share of that of the peak. Their voltage falls with it, and the
+        energy of an operation with the square of the voltage.
+    own : the reader's constants; the library's otherwise.
+
+    Examples
+    --------
+    >>> sum(draw("h100-sxm", memory=0.8).values()), sum(draw("h100-sxm", 0.9, 0.2).values())
+    (427.0, 700.0)
+    """
+    on = accelerator(chip)
+    found = own or constants(on)
+    rates = dict(zip(PARTS[1:], (arithmetic, memory, link), strict=True))
+    asked = {name: getattr(found, name) * nonnegative(name, of) for name, of in rates.items()}
+    asked["arithmetic"] = asked["arithmetic"] * positive("clock", clock) ** 2
+    whole, room = sum(asked.values()), (on.power or np.inf) - found.idle
+    within = np.where(whole > room, room / np.maximum(whole, room), 1.0)
+    idle = plain(found.idle + 0.0 * whole)
+    return {"idle": idle, **{name: plain(of * within) for name, of in asked.items()}}
+
+
+def power_roof(chip: Accelerator | str, intensity: ArrayLike, dtype: str = "bf16") -> Numbers:
+    """FLOP/s that a chip's limit of power allows at an intensity, FLOP/byte. Broadcasts.
+
+    >>> on = accelerator("h100-sxm")
+    >>> bool(power_roof(on, 300.0) < on.peak("bf16")), bool(power_roof(on, 1.0) > on.bandwidth)
+    (True, True)
+    """
+    # Source: [choi2013].
+    on, found = accelerator(chip), constants(chip)
+    flop, byte = found.arithmetic / on.peak(dtype), found.memory / on.bandwidth
+    return plain((on.power - found.idle) / (flop + byte / positive("intensity", intensity)))
+
+
+def shares(step: Estimate, seconds: ArrayLike) -> tuple[Numbers, ...]:
+    """Of peak, bandwidth and link, what work achieves that takes so many seconds."""
+    took = positive("seconds", seconds)
+    return tuple(np.minimum(of / took, 1.0) for of in (step.t_math, step.t_memory, step.t_network))
+
+
+def of_step(
+    step: Estimate,
+    chip: Accelerator | str,
+    seconds: ArrayLike | None = None,
+    *,
+    chips: int = 1,
+    own: PowerConstants | None = None,
+) -> EnergyUse:
+    """What a step takes that `chips` do together, of which `step` is one's share: in `seconds` that
+    were measured or, where none are given, in the expected time and its range.
+
+    >>> step = llm.decode("llama-3-8b", "h100-sxm", 1, 1024)
+    >>> round(of_step(step, "h100-sxm", 0.006).joules, 1)
+    2.5
+    """
+    took: list[Any] = [seconds] * 3
+    if seconds is None:
+        likely = calibrate.predict(step, chip)
+        took = [likely.expected, likely.low, likely.high]
+    drawn = [draw(chip, *shares(step, time), own=own) for time in took]
+    return _used(drawn, took, own or constants(chip), count("chips", chips))
+
+
+def _used(drawn: list[Any], took: list[Any], found: PowerConstants, chips: int) -> EnergyUse:
+    """Of watts and seconds as expected and at both ends; never less than a chip that waits."""
+    watts = [sum(of.values()) for of in drawn]
+    likely, low, high = (chips * of * np.asarray(s) for of, s in zip(watts, took, strict=True))
+    low = np.maximum(low * (1 - found.spread), chips * found.idle * np.asarray(took[1]))
+    least, most = plain(np.minimum(low, likely)), plain(high * (1 + found.spread))
+    return EnergyUse(plain(likely), least, most, watts[0], drawn[0], found.source)
+
+
+def of_service(
+    done: Served, model: Transformer | str, chip: Accelerator | str, chips: int = 1, **how: Any
+) -> EnergyUse:
+    """What requests took of all `chips` from the first to the last token, waiting included: the
+    work of their prompts and steps, at the mean batch and context; `how` is `llm.decode`'s.
+    """
+    prompt, output = float(np.mean(done.prompt)), float(np.mean(done.output))
+    many, steps = len(done.prompt), max(done.steps, 1)
+    batch = max(round(many * output / steps), 1)
+    read = llm.prefill(model, chip, 1, max(round(prompt), 1), **how)
+    step = llm.decode(model, chip, batch, max(round(prompt + output / 2), 1), **how)
+    times = ("t_math", "t_memory", "t_network")
+    # Each of a replica's chips has the step's time; all chips share the makespan.
+    part = how.get("tp", 1) / (chips * done.makespan)
+    busy = [part * (many * getattr(read, of) + steps * getattr(step, of)) for of in times]
+    drawn = draw(chip, *(np.minimum(of, 1.0) for of in busy))
+    return _used([drawn] * 3, [done.makespan] * 3, constants(chip), chips)
+
+
+def of_training(step: TrainingStep) -> EnergyUse:
+    """What all chips take for a step of training: arithmetic is what the hardware's utilization
+    says, memory the traffic between products, and links what the exchanges need at least.
+    """
+    chip, took = step.chips.chip, [step.expected_s, step.low_s, step.high_s]
+    busy = step.hfu * step.expected_s, step.parts["traffic"], sum(x.bound for x in step.exchanges)
+    drawn = [draw(chip, *(min(float(of) / s, 1.0) for of in busy)) for s in took]
+    return _used(drawn, took, constants(chip), step.chips.count)
+
+
+def at_the_meter(watts: ArrayLike, host: ArrayLike = 0.0, pue: ArrayLike = 1.0) -> Numbers:
+    """W of a building for a chip's watts: with its share of the `host`, and cooling for both, by
+    the power usage effectiveness, at least 1. Broadcasts.
+
+    >>> at_the_meter(400.0, host=350.0, pue=1.2)
+    900.0
+    """
+    if np.any(np.asarray(positive("pue", pue)) < 1):
+        raise CourseError(
+            f"pue must be at least 1 (got {pue!r}): a building takes what it passes on"
+        )
+    return plain((nonnegative("watts", watts) + nonnegative("host", host)) * np.asarray(pue))
+
+
+def grids(path: Path | str | None = None) -> dict[str, Grid]:
+    """What a kilowatt-hour emits, by grid: of `data/energy/grids.csv`, or of the reader's file."""
+    return {one.grid: one for one in read_rows(path or FOLDER / "grids.csv", Grid)}
+
+
+def emissions(
+    joules: ArrayLike,
+    grid: str | ArrayLike,
+    *,
+    contract: ArrayLike | None = None,
+    embodied: ArrayLike = 0.0,
+    held: ArrayLike = 0.0,
+) -> Emissions:
+    """Grams of CO2e of energy at the meter. Broadcasts.
+
+    Parameters
+    ----------
+    grid : of `grids`, or g/kWh at a place and time: an array for the hours of a day, say.
+    contract : g/kWh of the energy that was bought; the grid's where none is given.
+    embodied, held : g of making a chip, and the share of its working life that this takes.
+
+    Examples
+    --------
+    >>> emissions(3.6e6, "Sweden", contract=0.0)
+    Emissions(location=40.7, market=0.0, embodied=0.0)
+    """
+    table = grids()
+    here = table[known("grid", grid, table)].grams_per_kwh if isinstance(grid, str) else grid
+    kwh, local = nonnegative("joules", joules) / KWH, nonnegative("grid", here)
+    bought = local if contract is None else nonnegative("contract", contract)
+    made = nonnegative("embodied", embodied) * nonnegative("held", held)
+    return Emissions(plain(kwh * local), plain(kwh * bought), plain(made))
