@@ -46,7 +46,7 @@ class PowerConstants(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
 
 
-class Grid(msgspec.Struct, frozen=True):
+class GridIntensity(msgspec.Struct, frozen=True):
     """What a kilowatt-hour of a grid emits on average, over the life of its power plants."""
 
     grid: str
@@ -242,9 +242,9 @@ def at_the_meter(watts: ArrayLike, host: ArrayLike = 0.0, pue: ArrayLike = 1.0) 
     return plain((nonnegative("watts", watts) + nonnegative("host", host)) * np.asarray(pue))
 
 
-def grids(path: Path | str | None = None) -> dict[str, Grid]:
+def grids(path: Path | str | None = None) -> dict[str, GridIntensity]:
     """What a kilowatt-hour emits, by grid: of `data/energy/grids.csv`, or of the reader's file."""
-    return {one.grid: one for one in read_rows(path or FOLDER / "grids.csv", Grid)}
+    return {one.grid: one for one in read_rows(path or FOLDER / "grids.csv", GridIntensity)}
 
 
 def emissions(

@@ -134,7 +134,7 @@ def test_a_reader_replaces_the_grids_by_a_file(tmp_path):
     (tmp_path / "own.csv").write_text("grid,year,grams_per_kwh\nroof,2026,41\n", encoding="utf-8")
     assert energy.grids(tmp_path / "own.csv")["roof"].grams_per_kwh == 41
     (tmp_path / "own.csv").write_text("grid,year\nroof,2026\n", encoding="utf-8")
-    with pytest.raises(CourseError, match="path must be a table of Grid"):
+    with pytest.raises(CourseError, match="path must be a table of GridIntensity"):
         energy.grids(tmp_path / "own.csv")
 
 
