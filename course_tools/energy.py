@@ -170,23 +170,23 @@ def shares(step: Estimate, seconds: ArrayLike) -> tuple[Numbers, ...]:
 def of_step(
     step: Estimate,
     chip: Accelerator | str,
-    seconds: ArrayLike | None = None,
+    seconds: ArrayLike | calibrate.Prediction | None = None,
     *,
     chips: int = 1,
     own: PowerConstants | None = None,
 ) -> EnergyUse:
     """What a step takes that `chips` do together, of which `step` is one's share: in `seconds` that
-    were measured or, where none are given, in the expected time and its range.
+    were measured, or in an expected time and its range: what `calibrate` says if none are given.
 
     >>> step = llm.decode("llama-3-8b", "h100-sxm", 1, 1024)
     >>> round(of_step(step, "h100-sxm", 0.006).joules, 1)
     2.5
     """
-    took: list[Any] = [seconds] * 3
-    if seconds is None:
-        likely = calibrate.predict(step, chip)
-        took = [likely.expected, likely.low, likely.high]
-    drawn = [draw(chip, *shares(step, time), own=own) for time in took]
+    time: Any = calibrate.predict(step, chip) if seconds is None else seconds
+    took = [time] * 3
+    if isinstance(time, calibrate.Prediction):
+        took = [time.expected, time.low, time.high]
+    drawn = [draw(chip, *shares(step, each), own=own) for each in took]
     return _used(drawn, took, own or constants(chip), count("chips", chips))
 
 

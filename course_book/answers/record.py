@@ -11,6 +11,7 @@ from course_lib.core import Estimate
 from course_lib.specs import Accelerator
 from course_lib.specs.provenance import sources
 from course_tools import calibrate
+from course_tools.energy import EnergyUse
 from course_book.text import in_language, languages, n, t
 
 Question = Literal["fits", "predict", "verify", "diagnose", "serve", "train", "me"]
@@ -43,6 +44,17 @@ class Interval(msgspec.Struct, frozen=True):
     confidence: float = 0.8
 
 
+class EnergyAnswer(msgspec.Struct, frozen=True):
+    """What all chips take, J, with an 80 % range, and what each draws meanwhile, W."""
+
+    joules: float
+    low: float
+    high: float
+    watts: float
+    per: str  # "step", or "run" of all requests
+    source: str
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer, the same in Python, on the command line, as JSON and to an assistant.
 
@@ -56,6 +68,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     next : changes that would give most, best first.
     sources : where the figures behind it are from.
     range : of an expected time; `None` where nothing is expected.
+    energy : in the expected time, of chips alone; `None` where nobody knows their power.
     more : what else stands in its JSON, beside these.
 
     Examples
@@ -72,6 +85,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     next: tuple[Remedy, ...] = ()
     sources: tuple[str, ...] = ()
     range: Interval | None = None
+    energy: EnergyAnswer | None = None
     more: dict[str, Any] = {}
 
     def as_json(self) -> dict[str, Any]:
@@ -135,6 +149,24 @@ def expected(
     except CourseError as error:
         return None, None, str(error)
     return found, Interval(float(found.low), float(found.high), "s", found.evidence), ""
+
+
+def energy_of(per: str, ask: Callable[..., EnergyUse], *of: Any, **how: Any) -> EnergyAnswer | None:
+    """What `ask` says of the energy; `None` where nobody knows it."""
+    try:
+        use = ask(*of, **how)
+    except CourseError:
+        return None
+    low, high = float(use.low), float(use.high)
+    return EnergyAnswer(float(use.joules), low, high, float(use.watts), per, use.source)
+
+
+def energy_in_words(of: EnergyAnswer | None) -> str:
+    """Joules with their range and a chip's watts, or that nobody knows."""
+    if of is None:
+        return t("say-no-energy")
+    amounts = {name: n(getattr(of, name), "J") for name in ("joules", "low", "high")}
+    return t(f"say-energy-{of.per}").format(watts=n(of.watts, "W"), **amounts)
 
 
 def range_in_words(likely: float, spread: Interval) -> str:

@@ -6,8 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from course_tools import serve
-from course_book.answers.record import Answer, Interval, Term, fields, in_each_language
+from course_lib.specs import Accelerator
+from course_tools import energy, serve
+from course_tools.serve.fleet import Service
+from course_book.answers.record import (
+    Answer,
+    EnergyAnswer,
+    Interval,
+    Term,
+    energy_in_words,
+    energy_of,
+    fields,
+    in_each_language,
+)
 from course_book.text import n, t
 
 
@@ -25,6 +36,7 @@ def served(
     limits: Mapping[str, float],
     formats: Mapping[str, str],
     ends: tuple[serve.Served, serve.Served] | None,
+    use: EnergyAnswer | None = None,
 ) -> Answer:
     """What was served; `ends` are the same at either end of the range of its steps."""
     found = measures(done, limits)
@@ -34,6 +46,7 @@ def served(
             both = [one.percentiles(name) for one in (ends or ())]
             ranges[name] = {share: [of[share] for of in both] for share in both[0]}
     first = ranges.get("ttft", {}).get("p50")
+    found["joules_per_token"] = use and use.joules / float(np.sum(done.output))
     whole = float(np.mean(done.e2e))
     spans = {
         "queue": done.scheduled - done.arrived,
@@ -43,12 +56,13 @@ def served(
     means = {name: float(np.mean(of)) for name, of in spans.items()}
     return Answer(
         question="serve",
-        answer=in_each_language(lambda: _sentence(found)),
+        answer=in_each_language(lambda: f"{_sentence(found)} {energy_in_words(use)}."),
         values=found,
         assumed={"formats": dict(formats)},
         because=tuple(Term(name, of, "s", of / whole) for name, of in means.items()),
         sources=(done.source,) if done.source else (),
         range=None if first is None else Interval(first[0], first[1], "s", done.evidence),
+        energy=use,
         more={f"{name}_range_s": of for name, of in ranges.items()} | {"evidence": done.evidence},
     )
 
@@ -60,6 +74,16 @@ def _sentence(found: Mapping[str, Any]) -> str:
         of |= {f"{name}{share}": n(time, "s") for share, time in times.items()}
     key = "say-served" if "tpot_s" in found else "say-served-one"
     return t(key).format(**of)
+
+
+def energy_used(
+    done: serve.Served, made: Service, on: Accelerator, link: Any = None
+) -> EnergyAnswer | None:
+    """What a service took of all its chips, from the first request to the last token."""
+    tp, formats = made.engine.tensor_parallel_size, fields(made.formats, "w x kv")
+    chips = max(tp, made.engine.ep or 1) * (made.replicas + made.prefill_replicas)
+    how = {"tp": tp, "link": link, **formats}
+    return energy_of("run", energy.of_service, done, made.model, on, chips, **how)
 
 
 def planned(

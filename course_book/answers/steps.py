@@ -8,14 +8,17 @@ from course_lib import CourseError
 from course_lib.core import RATES, Estimate, sensitivity
 from course_lib.core.dtypes import BITS, element
 from course_lib.specs import Accelerator
-from course_tools import calibrate
+from course_tools import calibrate, energy
 from course_tools.counting import Costs
 from course_book.answers.record import (
     Answer,
+    EnergyAnswer,
     Interval,
     Remedy,
     Term,
     cited,
+    energy_in_words,
+    energy_of,
     expected,
     fields,
     in_each_language,
@@ -60,9 +63,11 @@ def predicted(
     terms = sorted(operators(step), key=lambda one: -float(one[2].lower))[:_TERMS]
     named_terms = [(f"{of}: {name}" if of != name else name, one) for of, name, one in terms]
     constants = [found.source] if found is not None else []
+    use = energy_used(answer, chip, found, asked["tp"])
+    values["joules_per_token"] = None if use is None else use.joules / tokens
     return Answer(
         question="predict",
-        answer=in_each_language(lambda: _sentence(answer, chip, asked["tp"], values, spread)),
+        answer=in_each_language(lambda: _sentence(answer, chip, asked["tp"], values, spread, use)),
         values=values,
         assumed={**answer.assumed, "formats": dict(answer.said)},
         because=tuple(
@@ -72,12 +77,29 @@ def predicted(
         next=changes(answer, asked, again),
         sources=(*cited(chip, f"matrix.{answer.formats.matmul}", "bandwidth"), *constants),
         range=spread,
+        energy=use,
         more=_record(answer, chip, found, why, how),
     )
 
 
+def energy_used(
+    answer: Costs, chip: Accelerator, found: calibrate.Prediction | None, tp: int
+) -> EnergyAnswer | None:
+    """What so many chips take for the step, in its expected time."""
+    return (
+        None
+        if found is None
+        else energy_of("step", energy.of_step, answer.step, chip, found, chips=tp)
+    )
+
+
 def _sentence(
-    answer: Costs, chip: Accelerator, tp: int, values: dict[str, Any], spread: Interval | None
+    answer: Costs,
+    chip: Accelerator,
+    tp: int,
+    values: dict[str, Any],
+    spread: Interval | None,
+    use: EnergyAnswer | None,
 ) -> str:
     layout = named(chip.short) if tp == 1 else f"{tp} × {named(chip.short)}"
     of = {"model": answer.name, "chip": layout, "run": t(f"tell-{answer.headline}")}
@@ -85,7 +107,7 @@ def _sentence(
     said = [t("say-predict").format(**of)]
     if spread is not None:
         rate = t("say-rate").format(rate=n(values["tokens_per_s"]))
-        said += [range_in_words(values["expected_s"], spread), rate]
+        said += [range_in_words(values["expected_s"], spread), rate, energy_in_words(use)]
     if not values["fits"]:
         room = {name: n(getattr(answer.fit, name), "B") for name in ("needed", "available")}
         said.append(t("tell-too-large").format(model=answer.name, chip=layout, **room))

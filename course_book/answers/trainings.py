@@ -4,8 +4,17 @@ import math
 from typing import Any
 
 from course_lib.specs import Transformer
-from course_tools import train
-from course_book.answers.record import Answer, Interval, Term, cited, fields, in_each_language
+from course_tools import energy, train
+from course_book.answers.record import (
+    Answer,
+    Interval,
+    Term,
+    cited,
+    energy_in_words,
+    energy_of,
+    fields,
+    in_each_language,
+)
 from course_book.text import n, retold, t
 
 
@@ -21,19 +30,22 @@ def trained(
         run = {"days": whole.days, "usd": whole.usd if math.isfinite(whole.usd) else None}
     each = sorted(step.parts.items(), key=lambda part: -part[1])
     all_ = sum(step.parts.values())
+    use = energy_of("step", energy.of_training, step)
     said = chip, step.tokens_per_s_per_chip, step.sequence
     return Answer(
         question="train",
-        answer=in_each_language(lambda: "; ".join(sentences(step))),
+        answer=in_each_language(lambda: "; ".join([*sentences(step), energy_in_words(use)])),
         values={
             "memory_bytes": step.memory.total,
             **fields(step, "fits risk tokens_per_s_per_chip mfu"),
             **run,
+            "joules_per_token": use and use.joules / step.tokens,
         },
         assumed={"layout": str(step.layout), "dtype": step.dtype},
         because=tuple(Term(name, of, "s", of / all_) for name, of in each if of > 0),
         sources=cited(chip, f"matrix.{step.dtype}", "bandwidth"),
         range=Interval(times["low"], times["high"], "s", step.evidence),
+        energy=use,
         more={
             "warning": step.warning,
             "trainable": step.method.trainable(model),
