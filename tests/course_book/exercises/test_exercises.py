@@ -320,7 +320,7 @@ def test_what_is_no_answer_is_an_error_that_says_so(value):
 ANSWERED = {unit: one.id for one in exercises.all() for unit in [one.unit]}
 """By unit of its answer, an exercise."""
 REFUSED = [
-    *((id_, value) for id_ in ANSWERED.values() for value in ("3 kg", "???", "", None)),
+    *((id_, value) for id_ in ANSWERED.values() for value in ("3 lb", "???", "", None)),
     ("rooflines-trilion", 1),
     ("???", 1),
     (7, 1),
@@ -351,7 +351,7 @@ def refusal(id_, value):
 def test_a_notebook_and_a_page_refuse_a_unit_alike(lang):
     with in_language(lang):
         for unit, id_ in ANSWERED.items():
-            assert refusal(id_, "3 kg").endswith(exercises.wrong_unit(unit))
+            assert refusal(id_, "3 lb").endswith(exercises.wrong_unit(unit))
             assert payload(exercises.exercise(id_))["said"]["unit"] == exercises.wrong_unit(unit)
 
 
