@@ -334,7 +334,7 @@ def test_what_a_notebook_refuses_it_refuses_in_the_pages_language(lang):
     for here in ("en", lang):
         with in_language(here):
             said[here] = [refusal(*call) for call in REFUSED]
-    kept = re.compile(r"'[^']*'|exercises\.all\(\)|None|FLOP/s|(?:FL)?OP/B|B/s|SI|no")
+    kept = re.compile(r"'[^']*'|exercises\.all\(\)|None|FLOP/s|(?:FL)?OP/B|B/s|SI|no|Wh|kg")
     for english, own in zip(said["en"], said[lang], strict=True):
         words = [set(re.findall(r"[A-Za-z]{2,}", kept.sub(" ", one))) for one in (english, own)]
         assert words[0]
