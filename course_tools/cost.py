@@ -1,9 +1,4 @@
-"""What a chip costs to own and to rent, from inputs that are named, dated and replaceable.
-
->>> one = inputs(life=5.0)["life"]
->>> one.value, one.low < one.value < one.high
-(5.0, True)
-"""
+"""What a chip costs to own and to rent, from inputs that are named, dated and replaceable."""
 
 from collections.abc import Mapping
 from math import inf

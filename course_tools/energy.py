@@ -1,18 +1,10 @@
-"""What work takes beside seconds: watts of a chip by what it does, joules, and grams of CO2e.
-
->>> step = llm.decode("llama-3-8b", "h100-sxm", 32, 1024)
->>> use = of_step(step, "h100-sxm")
->>> bool(use.low < use.joules < use.high), bool(300 < use.watts < 500)
-(True, True)
-"""
+"""What work takes beside seconds: watts of a chip by what it does, joules, and grams of CO2e."""
 
 import csv
-from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -55,42 +47,28 @@ class GridIntensity(msgspec.Struct, frozen=True):
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EnergyUse:
-    """What chips take for a piece of work."""
+class EnergyUse(msgspec.Struct, frozen=True):
+    """What all chips take, J, with an 80 % range, and what each draws meanwhile, W, by `PARTS`."""
 
-    # joules, low, high: of all chips; an 80 % range
-    joules: Numbers
-    low: Numbers
-    high: Numbers
-    watts: Numbers  # of a chip
-    parts: Mapping[str, Numbers]  # what these are made of, W, by `PARTS`
+    joules: float
+    low: float
+    high: float
+    watts: float
+    parts: dict[str, float]
     source: str  # of the constants
-
-
-class Emissions(NamedTuple):
-    """Grams of CO2e: by the grid where the machine stands, by the contract that pays for its
-    energy, and of making the chip, this work's share. The first two are never added.
-    """
-
-    location: Numbers
-    market: Numbers
-    embodied: Numbers
-
-
-def read_rows(path: Path | str, kind: Any) -> list[Any]:
-    """The rows of a CSV file as records; a `CourseError` where one does not fit."""
-    try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
-            return [msgspec.convert(row, kind, strict=False) for row in csv.DictReader(file)]
-    except (OSError, msgspec.ValidationError) as error:
-        said = f"path must be a table of {kind.__name__} (got {path})"
-        raise CourseError(f"{said}: {error}") from None
+    per: str = "step"  # or "run", of all requests
 
 
 @cache
-def _every() -> list[PowerConstants]:
-    return read_rows(FOLDER / "power.csv", PowerConstants)
+def read_rows(path: Path | str, kind: Any) -> tuple[Any, ...]:
+    """The rows of a CSV file as records, read once; a `CourseError` where one does not fit."""
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            every = csv.DictReader(file)
+            return tuple(msgspec.convert(row, kind, strict=False) for row in every)
+    except (OSError, msgspec.ValidationError) as error:
+        said = f"path must be a table of {kind.__name__} (got {path})"
+        raise CourseError(f"{said}: {error}") from None
 
 
 def constants(chip: Accelerator | str) -> PowerConstants:
@@ -106,7 +84,8 @@ def constants(chip: Accelerator | str) -> PowerConstants:
             f"{on.key} has no published power limit: give its file a [power], or pass your own "
             f"PowerConstants"
         )
-    found = next(one for one in _every() if fnmatchcase(on.key, one.chip))
+    rows = read_rows(FOLDER / "power.csv", PowerConstants)
+    found: PowerConstants = next(one for one in rows if fnmatchcase(on.key, one.chip))
     if found.unit == "W":
         return found
     scaled = {name: getattr(found, name) * on.power for name in PARTS}
@@ -126,10 +105,8 @@ def draw(
 
     Parameters
     ----------
-    arithmetic, memory, link : shares that work achieves of the peak of its format, the bandwidth
-        and the link.
-    clock : of the processors, as a share of that of the peak. Their voltage falls with it, and the
-        energy of an operation with the square of the voltage.
+    arithmetic, memory, link : shares achieved of the peak of the format, bandwidth and link.
+    clock : of the processors, as a share of that of the peak.
     own : the reader's constants; the library's otherwise.
 
     Examples
@@ -141,6 +118,7 @@ def draw(
     found = own or constants(on)
     rates = dict(zip(PARTS[1:], (arithmetic, memory, link), strict=True))
     asked = {name: getattr(found, name) * nonnegative(name, of) for name, of in rates.items()}
+    # The voltage falls with the clock, and the energy of an operation with its square.
     asked["arithmetic"] = asked["arithmetic"] * positive("clock", clock) ** 2
     whole, room = sum(asked.values()), (on.power or np.inf) - found.idle
     within = np.where(whole > room, room / np.maximum(whole, room), 1.0)
@@ -148,17 +126,10 @@ def draw(
     return {"idle": idle, **{name: plain(of * within) for name, of in asked.items()}}
 
 
-def power_roof(chip: Accelerator | str, intensity: ArrayLike, dtype: str = "bf16") -> Numbers:
-    """FLOP/s that a chip's limit of power allows at an intensity, FLOP/byte. Broadcasts.
-
-    >>> on = accelerator("h100-sxm")
-    >>> bool(power_roof(on, 300.0) < on.peak("bf16")), bool(power_roof(on, 1.0) > on.bandwidth)
-    (True, True)
-    """
-    # Source: [choi2013].
-    on, found = accelerator(chip), constants(chip)
-    flop, byte = found.arithmetic / on.peak(dtype), found.memory / on.bandwidth
-    return plain((on.power - found.idle) / (flop + byte / positive("intensity", intensity)))
+def joules(of: Any, step: Any, seconds: Any) -> Any:
+    """J of a chip with `constants` and a `limit`, for a step that takes so many seconds."""
+    asked = of.arithmetic * step.t_math + of.memory * step.t_memory + of.link * step.t_network
+    return min(of.idle * seconds + asked, of.limit * seconds)
 
 
 def shares(step: Estimate, seconds: ArrayLike) -> tuple[Numbers, ...]:
@@ -170,7 +141,7 @@ def shares(step: Estimate, seconds: ArrayLike) -> tuple[Numbers, ...]:
 def of_step(
     step: Estimate,
     chip: Accelerator | str,
-    seconds: ArrayLike | calibrate.Prediction | None = None,
+    seconds: float | calibrate.Prediction | None = None,
     *,
     chips: int = 1,
     own: PowerConstants | None = None,
@@ -183,28 +154,26 @@ def of_step(
     2.5
     """
     time: Any = calibrate.predict(step, chip) if seconds is None else seconds
-    took = [time] * 3
-    if isinstance(time, calibrate.Prediction):
-        took = [time.expected, time.low, time.high]
+    ends = isinstance(time, calibrate.Prediction)
+    took = [time.expected, time.low, time.high] if ends else [float(positive("seconds", time))] * 3
     drawn = [draw(chip, *shares(step, each), own=own) for each in took]
-    return _used(drawn, took, own or constants(chip), count("chips", chips))
+    return _used(drawn, took, own or constants(chip), count("chips", chips), "step")
 
 
-def _used(drawn: list[Any], took: list[Any], found: PowerConstants, chips: int) -> EnergyUse:
+def _used(drawn: list[Any], took: Any, found: PowerConstants, chips: int, per: str) -> EnergyUse:
     """Of watts and seconds as expected and at both ends; never less than a chip that waits."""
-    watts = [sum(of.values()) for of in drawn]
-    likely, low, high = (chips * of * np.asarray(s) for of, s in zip(watts, took, strict=True))
-    low = np.maximum(low * (1 - found.spread), chips * found.idle * np.asarray(took[1]))
-    least, most = plain(np.minimum(low, likely)), plain(high * (1 + found.spread))
-    return EnergyUse(plain(likely), least, most, watts[0], drawn[0], found.source)
+    likely, low, high = (chips * sum(of.values()) * s for of, s in zip(drawn, took, strict=True))
+    least = min(max(low * (1 - found.spread), chips * found.idle * took[1]), likely)
+    parts = {name: float(watts) for name, watts in drawn[0].items()}
+    watts, most = sum(parts.values()), high * (1 + found.spread)
+    return EnergyUse(float(likely), float(least), float(most), watts, parts, found.source, per)
 
 
 def of_service(
     done: Served, model: Transformer | str, chip: Accelerator | str, chips: int = 1, **how: Any
 ) -> EnergyUse:
-    """What requests took of all `chips` from the first to the last token, waiting included: the
-    work of their prompts and steps, at the mean batch and context; `how` is `llm.decode`'s.
-    """
+    """What requests took of all `chips`, waiting included; `how` is `llm.decode`'s."""
+    # The work of their prompts and steps is counted at the mean batch and context.
     prompt, output = float(np.mean(done.prompt)), float(np.mean(done.output))
     many, steps = len(done.prompt), max(done.steps, 1)
     batch = max(round(many * output / steps), 1)
@@ -215,17 +184,17 @@ def of_service(
     part = how.get("tp", 1) / (chips * done.makespan)
     busy = [part * (many * getattr(read, of) + steps * getattr(step, of)) for of in times]
     drawn = draw(chip, *(np.minimum(of, 1.0) for of in busy))
-    return _used([drawn] * 3, [done.makespan] * 3, constants(chip), chips)
+    return _used([drawn] * 3, [done.makespan] * 3, constants(chip), chips, "run")
 
 
 def of_training(step: TrainingStep) -> EnergyUse:
-    """What all chips take for a step of training: arithmetic is what the hardware's utilization
-    says, memory the traffic between products, and links what the exchanges need at least.
-    """
+    """What all chips take for a step of training."""
+    # Arithmetic is what the hardware's utilization says, memory the traffic between products, and
+    # links what the exchanges need at least.
     chip, took = step.chips.chip, [step.expected_s, step.low_s, step.high_s]
     busy = step.hfu * step.expected_s, step.parts["traffic"], sum(x.bound for x in step.exchanges)
     drawn = [draw(chip, *(min(float(of) / s, 1.0) for of in busy)) for s in took]
-    return _used(drawn, took, constants(chip), step.chips.count)
+    return _used(drawn, took, constants(chip), step.chips.count, "step")
 
 
 def at_the_meter(watts: ArrayLike, host: ArrayLike = 0.0, pue: ArrayLike = 1.0) -> Numbers:
@@ -247,30 +216,13 @@ def grids(path: Path | str | None = None) -> dict[str, GridIntensity]:
     return {one.grid: one for one in read_rows(path or FOLDER / "grids.csv", GridIntensity)}
 
 
-def emissions(
-    joules: ArrayLike,
-    grid: str | ArrayLike,
-    *,
-    contract: ArrayLike | None = None,
-    embodied: ArrayLike = 0.0,
-    held: ArrayLike = 0.0,
-) -> Emissions:
-    """Grams of CO2e of energy at the meter. Broadcasts.
+def emissions(joules: ArrayLike, grid: str | ArrayLike) -> Numbers:
+    """Grams of CO2e of energy at the meter: by location of a grid's name, or of g/kWh, an array for
+    the hours of a day say; and by market of what a contract says. Broadcasts.
 
-    Parameters
-    ----------
-    grid : of `grids`, or g/kWh at a place and time: an array for the hours of a day, say.
-    contract : g/kWh of the energy that was bought; the grid's where none is given.
-    embodied, held : g of making a chip, and the share of its working life that this takes.
-
-    Examples
-    --------
-    >>> emissions(3.6e6, "Sweden", contract=0.0)
-    Emissions(location=40.7, market=0.0, embodied=0.0)
+    >>> emissions(3.6e6, "Sweden"), emissions(7.2e6, 100.0)
+    (40.7, 200.0)
     """
     table = grids()
-    here = table[known("grid", grid, table)].grams_per_kwh if isinstance(grid, str) else grid
-    kwh, local = nonnegative("joules", joules) / KWH, nonnegative("grid", here)
-    bought = local if contract is None else nonnegative("contract", contract)
-    made = nonnegative("embodied", embodied) * nonnegative("held", held)
-    return Emissions(plain(kwh * local), plain(kwh * bought), plain(made))
+    each = table[known("grid", grid, table)].grams_per_kwh if isinstance(grid, str) else grid
+    return plain(nonnegative("joules", joules) / KWH * nonnegative("grid", each))

@@ -44,17 +44,6 @@ class Interval(msgspec.Struct, frozen=True):
     confidence: float = 0.8
 
 
-class EnergyAnswer(msgspec.Struct, frozen=True):
-    """What all chips take, J, with an 80 % range, and what each draws meanwhile, W."""
-
-    joules: float
-    low: float
-    high: float
-    watts: float
-    per: str  # "step", or "run" of all requests
-    source: str
-
-
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer, the same in Python, on the command line, as JSON and to an assistant.
 
@@ -85,7 +74,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     next: tuple[Remedy, ...] = ()
     sources: tuple[str, ...] = ()
     range: Interval | None = None
-    energy: EnergyAnswer | None = None
+    energy: EnergyUse | None = None
     more: dict[str, Any] = {}
 
     def as_json(self) -> dict[str, Any]:
@@ -149,24 +138,6 @@ def expected(
     except CourseError as error:
         return None, None, str(error)
     return found, Interval(float(found.low), float(found.high), "s", found.evidence), ""
-
-
-def energy_of(per: str, ask: Callable[..., EnergyUse], *of: Any, **how: Any) -> EnergyAnswer | None:
-    """What `ask` says of the energy; `None` where nobody knows it."""
-    try:
-        use = ask(*of, **how)
-    except CourseError:
-        return None
-    low, high = float(use.low), float(use.high)
-    return EnergyAnswer(float(use.joules), low, high, float(use.watts), per, use.source)
-
-
-def energy_in_words(of: EnergyAnswer | None) -> str:
-    """Joules with their range and a chip's watts, or that nobody knows."""
-    if of is None:
-        return t("say-no-energy")
-    amounts = {name: n(getattr(of, name), "J") for name in ("joules", "low", "high")}
-    return t(f"say-energy-{of.per}").format(watts=n(of.watts, "W"), **amounts)
 
 
 def range_in_words(likely: float, spread: Interval) -> str:

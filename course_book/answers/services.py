@@ -6,19 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.specs import Accelerator
-from course_tools import energy, serve
-from course_tools.serve.fleet import Service
-from course_book.answers.record import (
-    Answer,
-    EnergyAnswer,
-    Interval,
-    Term,
-    energy_in_words,
-    energy_of,
-    fields,
-    in_each_language,
-)
+from course_tools import serve
+from course_tools.energy import EnergyUse
+from course_book.answers import energies
+from course_book.answers.record import Answer, Interval, Term, fields, in_each_language
 from course_book.text import n, t
 
 
@@ -36,7 +27,7 @@ def served(
     limits: Mapping[str, float],
     formats: Mapping[str, str],
     ends: tuple[serve.Served, serve.Served] | None,
-    use: EnergyAnswer | None = None,
+    use: EnergyUse | None = None,
 ) -> Answer:
     """What was served; `ends` are the same at either end of the range of its steps."""
     found = measures(done, limits)
@@ -56,7 +47,7 @@ def served(
     means = {name: float(np.mean(of)) for name, of in spans.items()}
     return Answer(
         question="serve",
-        answer=in_each_language(lambda: f"{_sentence(found)} {energy_in_words(use)}."),
+        answer=in_each_language(lambda: f"{_sentence(found)} {energies.in_words(use)}."),
         values=found,
         assumed={"formats": dict(formats)},
         because=tuple(Term(name, of, "s", of / whole) for name, of in means.items()),
@@ -74,16 +65,6 @@ def _sentence(found: Mapping[str, Any]) -> str:
         of |= {f"{name}{share}": n(time, "s") for share, time in times.items()}
     key = "say-served" if "tpot_s" in found else "say-served-one"
     return t(key).format(**of)
-
-
-def energy_used(
-    done: serve.Served, made: Service, on: Accelerator, link: Any = None
-) -> EnergyAnswer | None:
-    """What a service took of all its chips, from the first request to the last token."""
-    tp, formats = made.engine.tensor_parallel_size, fields(made.formats, "w x kv")
-    chips = max(tp, made.engine.ep or 1) * (made.replicas + made.prefill_replicas)
-    how = {"tp": tp, "link": link, **formats}
-    return energy_of("run", energy.of_service, done, made.model, on, chips, **how)
 
 
 def planned(

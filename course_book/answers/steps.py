@@ -10,15 +10,13 @@ from course_lib.core.dtypes import BITS, element
 from course_lib.specs import Accelerator
 from course_tools import calibrate, energy
 from course_tools.counting import Costs
+from course_book.answers import energies
 from course_book.answers.record import (
     Answer,
-    EnergyAnswer,
     Interval,
     Remedy,
     Term,
     cited,
-    energy_in_words,
-    energy_of,
     expected,
     fields,
     in_each_language,
@@ -63,11 +61,12 @@ def predicted(
     terms = sorted(operators(step), key=lambda one: -float(one[2].lower))[:_TERMS]
     named_terms = [(f"{of}: {name}" if of != name else name, one) for of, name, one in terms]
     constants = [found.source] if found is not None else []
-    use = energy_used(answer, chip, found, asked["tp"])
-    values["joules_per_token"] = None if use is None else use.joules / tokens
+    use = None if found is None else energy_used(answer, chip, found, asked["tp"])
+    values["joules_per_token"] = use and use.joules / tokens
+    said = answer, chip, asked["tp"], values, spread
     return Answer(
         question="predict",
-        answer=in_each_language(lambda: _sentence(answer, chip, asked["tp"], values, spread, use)),
+        answer=in_each_language(lambda: f"{_sentence(*said)}; {energies.in_words(use)}"),
         values=values,
         assumed={**answer.assumed, "formats": dict(answer.said)},
         because=tuple(
@@ -82,24 +81,13 @@ def predicted(
     )
 
 
-def energy_used(
-    answer: Costs, chip: Accelerator, found: calibrate.Prediction | None, tp: int
-) -> EnergyAnswer | None:
-    """What so many chips take for the step, in its expected time."""
-    return (
-        None
-        if found is None
-        else energy_of("step", energy.of_step, answer.step, chip, found, chips=tp)
-    )
+def energy_used(answer: Costs, chip: Accelerator, likely: Any, tp: int) -> Any:
+    """What so many chips take for the step in its expected time; `None` where nobody knows."""
+    return energies.known(energy.of_step, answer.step, chip, likely, chips=tp)
 
 
 def _sentence(
-    answer: Costs,
-    chip: Accelerator,
-    tp: int,
-    values: dict[str, Any],
-    spread: Interval | None,
-    use: EnergyAnswer | None,
+    answer: Costs, chip: Accelerator, tp: int, values: dict[str, Any], spread: Interval | None
 ) -> str:
     layout = named(chip.short) if tp == 1 else f"{tp} × {named(chip.short)}"
     of = {"model": answer.name, "chip": layout, "run": t(f"tell-{answer.headline}")}
@@ -107,7 +95,7 @@ def _sentence(
     said = [t("say-predict").format(**of)]
     if spread is not None:
         rate = t("say-rate").format(rate=n(values["tokens_per_s"]))
-        said += [range_in_words(values["expected_s"], spread), rate, energy_in_words(use)]
+        said += [range_in_words(values["expected_s"], spread), rate]
     if not values["fits"]:
         room = {name: n(getattr(answer.fit, name), "B") for name in ("needed", "available")}
         said.append(t("tell-too-large").format(model=answer.name, chip=layout, **room))

@@ -5,16 +5,8 @@ from typing import Any
 
 from course_lib.specs import Transformer
 from course_tools import energy, train
-from course_book.answers.record import (
-    Answer,
-    Interval,
-    Term,
-    cited,
-    energy_in_words,
-    energy_of,
-    fields,
-    in_each_language,
-)
+from course_book.answers import energies
+from course_book.answers.record import Answer, Interval, Term, cited, fields, in_each_language
 from course_book.text import n, retold, t
 
 
@@ -30,16 +22,16 @@ def trained(
         run = {"days": whole.days, "usd": whole.usd if math.isfinite(whole.usd) else None}
     each = sorted(step.parts.items(), key=lambda part: -part[1])
     all_ = sum(step.parts.values())
-    use = energy_of("step", energy.of_training, step)
+    use = energies.known(energy.of_training, step)
     said = chip, step.tokens_per_s_per_chip, step.sequence
     return Answer(
         question="train",
-        answer=in_each_language(lambda: "; ".join([*sentences(step), energy_in_words(use)])),
+        answer=in_each_language(lambda: "; ".join([*sentences(step), energies.in_words(use)])),
         values={
             "memory_bytes": step.memory.total,
             **fields(step, "fits risk tokens_per_s_per_chip mfu"),
-            **run,
             "joules_per_token": use and use.joules / step.tokens,
+            **run,
         },
         assumed={"layout": str(step.layout), "dtype": step.dtype},
         because=tuple(Term(name, of, "s", of / all_) for name, of in each if of > 0),

@@ -13,8 +13,7 @@ from course_lib.specs.rental import quotes
 from course_tools import serve
 from course_tools.counting import told as told_formats
 from course_book import n, t
-from course_book.answers import services
-from course_book.answers.record import EnergyAnswer, energy_in_words
+from course_book.answers import energies, services
 from course_book.text import language
 from course_press.cli import console
 from course_press.cli.console import formats_in_words, progress, tell, tell_json, tell_table, told
@@ -120,7 +119,7 @@ def serve_command(
         made = serve.service(one, on, engine_of=settings, link=joins, **asked)
         done = made.run(came, say=lambda come: say(f"{come} of {len(came)} requests have come"))
         ends = made.ends(came) if done.calibrated else None
-    use = services.energy_used(done, made, on, joins)
+    use = energies.of_requests(done, made, on, joins)
     _show(done, limits, as_json, told_formats(made.formats, one.declared, on), ends, use)
 
 
@@ -159,7 +158,7 @@ def _show(
     as_json: bool,
     formats: Mapping[str, str],
     ends: tuple[serve.Served, serve.Served] | None,
-    use: EnergyAnswer | None,
+    use: Any,
 ) -> None:
     """What was served, and of each percentile the range that four measurements in five are in."""
     answer = services.served(done, limits, formats, ends, use)
@@ -182,7 +181,7 @@ def _show(
     if limits:
         share = found["goodput_per_s"] * done.makespan / found["requests"]
         tell(told("limits", share=n(share, "%")))
-    tell(energy_in_words(use))
+    tell(energies.in_words(use))
     said = told("expected") if done.calibrated else told("bounds")
     # Where a constant is from is told in English only, as the data has it; --json has it always.
     tell(f"{said}: {done.source}" if language() == "en" else said, style="dim")

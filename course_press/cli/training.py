@@ -9,8 +9,7 @@ from course_lib import CourseError
 from course_lib.specs import Transformer
 from course_tools import train
 from course_book import n, t
-from course_book.answers import trainings
-from course_book.answers.record import energy_in_words
+from course_book.answers import energies, trainings
 from course_book.text import retold
 from course_press.cli import console
 from course_press.cli.console import described, tell, tell_json, tell_table, tested_in_words, told
@@ -53,7 +52,7 @@ def train_command(
             tell_json(found.as_json())
         else:
             _show(step, found.as_json())
-            tell(energy_in_words(found.energy))
+            tell(energies.in_words(found.energy))
         return
     many = max(_STEP_TOKENS // sequence, 1) if batch is None else batch
     ranked = train.layouts(one, on, many, sequence, most=_LISTED, **how)

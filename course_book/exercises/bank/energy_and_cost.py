@@ -5,24 +5,22 @@ from course_tools import energy
 from course_book.exercises.problem import Solution, ask
 
 
-@ask("Wh", gpus=range(8, 72, 8), watts=(450.0, 520.0, 610.0, 380.0), hours=range(30, 80, 7))
+@ask("Wh", gpus=range(8, 72, 8), watts=(450.0, 520.0, 610.0), hours=range(30, 80, 7))
 def energy_kwh(gpus: int, watts: float, hours: int) -> Solution:
     wrong = {
         "watts-as-energy": gpus * watts,
         "one-alone": watts * hours,
         "joules-as-wh": gpus * watts * hours * 3600,
-        "divided-by-hours": gpus * watts / hours,
     }
     return Solution(gpus * watts * hours, wrong, {"together": (gpus * watts, "W")})
 
 
-@ask("J", chip="h100-sxm b200-sxm h200-sxm", share=(0.6, 0.5, 0.7), rate=range(2000, 5000, 125))
+@ask("J", chip="h100-sxm b200-sxm", share=(0.6, 0.5, 0.7), rate=range(2000, 5000, 125))
 def energy_tdp(chip: Accelerator, share: float, rate: int) -> Solution:
     of, limit = energy.constants(chip), float(chip.power)
     drawn = of.idle + share * of.memory
     wrong = {
         "limit-as-draw": limit / rate,
-        "limit-times-share": share * limit / rate,
         "no-idle": share * of.memory / rate,
         "idle-scaled-too": share * (of.idle + of.memory) / rate,
     }
@@ -30,58 +28,50 @@ def energy_tdp(chip: Accelerator, share: float, rate: int) -> Solution:
     return Solution(drawn / rate, wrong, {name: (w, "W") for name, w in watts.items()})
 
 
-@ask("Wh", energy=range(60_000, 90_000, 5_000), cooling=(1.5, 1.2, 1.6), gpus=range(40, 60, 3))
+@ask("Wh", energy=range(60_000, 90_000, 3_000), cooling=(1.5, 1.2), gpus=range(40, 60, 3))
 def energy_cooling(energy: float, cooling: float, gpus: int) -> Solution:
     wrong = {
         "cooling-twice": energy * cooling / gpus,
         "cooling-forgotten": energy / gpus,
-        "cooling-as-share": energy * (2 - cooling) / gpus,
         "building-for-one": energy / cooling,
     }
     return Solution(energy / cooling / gpus, wrong, {"computers": (energy / cooling, "Wh")})
 
 
-@ask("kg", energy=(2e6, 5e6, 3e6), carbon=range(380, 90, -29), cooling=(1.2, 1.1, 1.4, 1.3))
+@ask("kg", energy=(2e6, 5e6, 3e6), carbon=range(380, 90, -19), cooling=(1.2, 1.1, 1.4))
 def energy_grid(energy: float, carbon: int, cooling: float) -> Solution:
     kilograms = energy / 1e3 * cooling * carbon / 1e3
     wrong = {
         "grams-as-kilograms": kilograms * 1e3,
         "carbon-divided": energy / 1e3 * cooling / carbon,
         "meter-forgotten": kilograms / cooling,
-        "wh-as-kwh": kilograms * 1e6,
     }
     return Solution(kilograms, wrong, {"metered": (energy * cooling, "Wh")})
 
 
-@ask(
-    "kg",
-    energy=(5e5, 2e5, 8e5),
-    carbon=(200, 250, 300),
-    marginal=range(450, 820, 55),
-    later=(150, 60),
-)
-def energy_marginal(energy: float, carbon: int, marginal: int, later: int) -> Solution:
-    kwh = energy / 1e3
+@ask("kg", energy=(5e5, 2e5, 8e5), marginal=range(450, 820, 19), later=(150, 60))
+def energy_marginal(energy: float, marginal: int, later: int) -> Solution:
+    kwh, carbon = energy / 1e3, 200
     wrong = {
         "average-taken": kwh * (carbon - later) / 1e3,
         "later-forgotten": kwh * marginal / 1e3,
         "mean-of-both": kwh * ((carbon + marginal) / 2 - later) / 1e3,
     }
-    return Solution(kwh * (marginal - later) / 1e3, wrong, {"saved": marginal - later})
+    return Solution(
+        kwh * (marginal - later) / 1e3, wrong, {"saved": marginal - later, "carbon": carbon}
+    )
 
 
 @ask(
     "%",
     rent=(3.0, 3.6, 4.2, 4.8),
-    always=(1.2, 1.4, 1.6),
-    works=(0.2, 0.3, 0.4),
-    capital=(0.9, 1.0, 0.8, 0.7),
+    always=(1.2, 1.4, 1.6, 1.3, 1.5),
+    works=(0.2, 0.3, 0.4, 0.35, 0.25),
 )
-def energy_even(rent: float, always: float, works: float, capital: float) -> Solution:
+def energy_even(rent: float, always: float, works: float) -> Solution:
     wrong = {
         "energy-forgotten": always / rent,
         "energy-added": always / (rent + works),
-        "capital-alone": capital / (rent - works),
-        "rent-left-over": 1 - always / (rent - works),
+        "capital-alone": (always - 0.3) / (rent - works),
     }
-    return Solution(always / (rent - works), wrong, {"gain": rent - works})
+    return Solution(always / (rent - works), wrong, {"gain": rent - works, "capital": always - 0.3})
