@@ -70,9 +70,8 @@ def owning(limit: float, watts: float, idle: float, given: Mapping[str, CostInpu
     yearly = of["capital"] * (rate / (1 - (1 + rate) ** -years) if rate else 1 / years)
     ways = (limit, 1.0), (idle, of["pue"]), (watts, of["pue"])
     rented, waits, works = (float(at_the_meter(w, of["host"], pue)) / 1000 for w, pue in ways)
-    energy = of["power_price"]
-    space, staff = rented * of["space"] / MONTH, of["staff"] / YEAR
-    return OwnCost(yearly / YEAR, space, staff, waits * energy, (works - waits) * energy)
+    each = yearly / YEAR, rented * of["space"] / MONTH, of["staff"] / YEAR
+    return OwnCost(*each, waits * of["power_price"], (works - waits) * of["power_price"])
 
 
 def per_working_hour(own: OwnCost, usage: float) -> float:

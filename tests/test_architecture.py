@@ -150,8 +150,8 @@ PHYSICS = tuple(f"course_lib/{room}" for room in ("core", "specs", "ops", "netwo
 BUDGETS = {
     "physics": (PHYSICS, 6_300),
     "course_lib": (("course_lib",), 8_050),
-    "course_tools": (("course_tools",), 18_121),
-    "course_book": (("course_book",), 13_620),
+    "course_tools": (("course_tools",), 18_065),
+    "course_book": (("course_book",), 13_770),
     "grading": (("course_press/grading",), 6_000),
     "course_press": (("course_press",), 16_300),
     "tools": (("tools", "docs"), 1_700),

@@ -5,8 +5,8 @@ from typing import Any
 
 from course_lib import CourseError
 from course_lib.specs import Accelerator
-from course_tools import energy, serve
-from course_tools.energy import EnergyUse
+from course_tools.energy import EnergyUse, of_service
+from course_tools.serve import Served
 from course_tools.serve.fleet import Service
 from course_book.answers.record import fields
 from course_book.text import n, t
@@ -20,12 +20,11 @@ def known(ask: Callable[..., EnergyUse], *of: Any, **how: Any) -> EnergyUse | No
         return None
 
 
-def of_requests(done: serve.Served, made: Service, on: Accelerator, link: Any) -> EnergyUse | None:
+def of_requests(done: Served, made: Service, on: Accelerator, link: Any) -> EnergyUse | None:
     """What a service took of all its chips, from the first request to the last token."""
-    tp, ep = made.engine.tensor_parallel_size, made.engine.ep or 1
-    chips = max(tp, ep) * (made.replicas + made.prefill_replicas)
-    how = {"tp": tp, "link": link, **fields(made.formats, "w x kv")}
-    return known(energy.of_service, done, made.model, on, chips, **how)
+    how = {"tp": made.engine.tensor_parallel_size, "link": link, **fields(made.formats, "w x kv")}
+    chips = max(how["tp"], made.engine.ep or 1) * (made.replicas + made.prefill_replicas)
+    return known(of_service, done, made.model, on, chips, **how)
 
 
 def in_words(of: EnergyUse | None) -> str:

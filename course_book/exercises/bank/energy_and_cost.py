@@ -51,27 +51,21 @@ def energy_grid(energy: float, carbon: int, cooling: float) -> Solution:
 
 @ask("kg", energy=(5e5, 2e5, 8e5), marginal=range(450, 820, 19), later=(150, 60))
 def energy_marginal(energy: float, marginal: int, later: int) -> Solution:
-    kwh, carbon = energy / 1e3, 200
+    kwh, carbon, saved = energy / 1e3, 200, marginal - later
     wrong = {
         "average-taken": kwh * (carbon - later) / 1e3,
         "later-forgotten": kwh * marginal / 1e3,
         "mean-of-both": kwh * ((carbon + marginal) / 2 - later) / 1e3,
     }
-    return Solution(
-        kwh * (marginal - later) / 1e3, wrong, {"saved": marginal - later, "carbon": carbon}
-    )
+    return Solution(kwh * saved / 1e3, wrong, {"saved": saved, "carbon": carbon})
 
 
-@ask(
-    "%",
-    rent=(3.0, 3.6, 4.2, 4.8),
-    always=(1.2, 1.4, 1.6, 1.3, 1.5),
-    works=(0.2, 0.3, 0.4, 0.35, 0.25),
-)
+@ask("%", rent=(3.0, 3.5, 4.0, 5.0), always=(1.2, 1.4, 1.3), works=[c / 20 for c in range(4, 14)])
 def energy_even(rent: float, always: float, works: float) -> Solution:
+    gain, capital = rent - works, always - 0.3
     wrong = {
         "energy-forgotten": always / rent,
         "energy-added": always / (rent + works),
-        "capital-alone": (always - 0.3) / (rent - works),
+        "capital-alone": capital / gain,
     }
-    return Solution(always / (rent - works), wrong, {"gain": rent - works, "capital": always - 0.3})
+    return Solution(always / gain, wrong, {"gain": gain, "capital": capital})
