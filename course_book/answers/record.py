@@ -13,6 +13,7 @@ from course_lib.core import Estimate
 from course_lib.specs import Accelerator
 from course_lib.specs.provenance import sources
 from course_tools import calibrate
+from course_tools.energy import EnergyUse
 from course_book.text import in_language, languages, n, t
 
 Question = Literal["fits", "predict", "verify", "diagnose", "serve", "train", "me"]
@@ -58,6 +59,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     next : changes that would give most, best first.
     sources : where the figures behind it are from.
     range : of an expected time; `None` where nothing is expected.
+    energy : in the expected time, of chips alone; `None` where nobody knows their power.
     more : what else stands in its JSON, beside these.
 
     Examples
@@ -74,6 +76,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     next: tuple[Remedy, ...] = ()
     sources: tuple[str, ...] = ()
     range: Interval | None = None
+    energy: EnergyUse | None = None
     more: dict[str, Any] = {}
 
     def as_json(self) -> dict[str, Any]:

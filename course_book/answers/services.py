@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from course_tools import serve
+from course_tools.energy import EnergyUse
 from course_tools.serve.fleet import Service
+from course_book.answers import energies
 from course_book.answers.record import Answer, Interval, Remedy, Term, fields, in_each_language, top
 from course_book.answers.steps import narrower
 from course_book.text import n, t
@@ -31,6 +33,7 @@ def served(
     formats: Mapping[str, str],
     ends: tuple[serve.Served, serve.Served] | None,
     then: tuple[Remedy, ...] = (),
+    use: EnergyUse | None = None,
 ) -> Answer:
     """What was served; `ends` are the same at either end of the range of its steps,
     and `then` is what `changes` gave.
@@ -42,6 +45,7 @@ def served(
             both = [one.percentiles(name) for one in (ends or ())]
             ranges[name] = {share: [of[share] for of in both] for share in both[0]}
     first = ranges.get("ttft", {}).get("p50")
+    found["joules_per_token"] = use and use.joules / float(np.sum(done.output))
     whole = float(np.mean(done.e2e))
     spans = {
         "queue": done.scheduled - done.arrived,
@@ -51,13 +55,14 @@ def served(
     means = {name: float(np.mean(of)) for name, of in spans.items()}
     return Answer(
         question="serve",
-        answer=in_each_language(lambda: _sentence(found)),
+        answer=in_each_language(lambda: f"{_sentence(found)} {energies.in_words(use)}."),
         values=found,
         assumed={"formats": dict(formats)},
         because=tuple(Term(name, of, "s", of / whole) for name, of in means.items()),
         next=then,
         sources=(done.source,) if done.source else (),
         range=None if first is None else Interval(first[0], first[1], "s", done.evidence),
+        energy=use,
         more={f"{name}_range_s": of for name, of in ranges.items()} | {"evidence": done.evidence},
     )
 

@@ -8,8 +8,9 @@ from course_lib.core import RATES, Estimate, sensitivity
 from course_lib.core.dtypes import BITS, element
 from course_lib.specs import Accelerator
 from course_lib.workloads.precision import Formats
-from course_tools import calibrate
+from course_tools import calibrate, energy
 from course_tools.counting import Costs
+from course_book.answers import energies
 from course_book.answers.record import (
     Answer,
     Interval,
@@ -59,9 +60,12 @@ def predicted(
     terms = sorted(operators(step), key=lambda one: -float(one[2].lower))[:_TERMS]
     named_terms = [(f"{of}: {name}" if of != name else name, one) for of, name, one in terms]
     constants = [found.source] if found is not None else []
+    use = None if found is None else energy_used(answer, chip, found, asked["tp"])
+    values["joules_per_token"] = use and use.joules / tokens
+    said = answer, chip, asked["tp"], values, spread
     return Answer(
         question="predict",
-        answer=in_each_language(lambda: _sentence(answer, chip, asked["tp"], values, spread)),
+        answer=in_each_language(lambda: f"{_sentence(*said)}; {energies.in_words(use)}"),
         values=values,
         assumed={**answer.assumed, "formats": dict(answer.said)},
         because=tuple(
@@ -71,8 +75,14 @@ def predicted(
         next=changes(answer, asked, again),
         sources=(*cited(chip, f"matrix.{answer.formats.matmul}", "bandwidth"), *constants),
         range=spread,
+        energy=use,
         more=_record(answer, chip, found, why, how),
     )
+
+
+def energy_used(answer: Costs, chip: Accelerator, likely: Any, tp: int) -> Any:
+    """What so many chips take for the step in its expected time; `None` where nobody knows."""
+    return energies.known(energy.of_step, answer.step, chip, likely, chips=tp)
 
 
 def _sentence(

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from course_lib.specs import Transformer
-from course_tools import train
+from course_tools import energy, train
 from course_tools.train.steps import RankedLayout
+from course_book.answers import energies
 from course_book.answers.record import (
     Answer,
     Interval,
@@ -36,13 +37,15 @@ def trained(
         run = {"days": whole.days, "usd": whole.usd if math.isfinite(whole.usd) else None}
     each = sorted(step.parts.items(), key=lambda part: -part[1])
     all_ = sum(step.parts.values())
+    use = energies.known(energy.of_training, step)
     said = chip, step.tokens_per_s_per_chip, step.sequence
     return Answer(
         question="train",
-        answer=in_each_language(lambda: "; ".join(sentences(step))),
+        answer=in_each_language(lambda: "; ".join([*sentences(step), energies.in_words(use)])),
         values={
             "memory_bytes": step.memory.total,
             **fields(step, "fits risk tokens_per_s_per_chip mfu"),
+            "joules_per_token": use and use.joules / step.tokens,
             **run,
         },
         assumed={"layout": str(step.layout), "dtype": step.dtype},
@@ -50,6 +53,7 @@ def trained(
         sources=cited(chip, f"matrix.{step.dtype}", "bandwidth"),
         next=then,
         range=Interval(times["low"], times["high"], "s", step.evidence),
+        energy=use,
         more={
             "warning": step.warning,
             "trainable": step.method.trainable(model),

@@ -36,6 +36,8 @@ _MEASURED = {
     "FLOP": "flops",
     "FLOP/B": "intensity ridge",
     "Hz": "clock",
+    "W": "watts",
+    "Wh": "energy",
 }
 _UNITS = {name: unit for unit, names in _MEASURED.items() for name in names.split()}
 

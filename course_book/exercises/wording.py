@@ -21,6 +21,7 @@ FOLDER = DATA / "exercises"
 # For each unit a number in SI base units, as code writes it.
 _TYPED = {"": "1.2e3", "%": "0.32", "×": "2.5", "s": "1.01e-3", "B": "1.2e9"}
 _TYPED |= {"B/s": "1.2e12", "FLOP/s": "1.2e12", "FLOP/B": "240", "OP/B": "240"}
+_TYPED |= {"J": "1.2e3", "Wh": "1.2e3", "kg": "240"}
 
 
 class AskedExercise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ import msgspec
 
 from course_lib.specs import Accelerator, Transformer, catalog, chip, model, outdated
 from course_lib.workloads import llm, precision, transformer, weights
+from course_tools import energy
 from course_tools.calibrate import calibration, kernels, timing
 from course_tools.counting import huggingface
 from course_book.explore import serving
@@ -36,6 +37,7 @@ EVALUATED: tuple[Callable[..., Any], ...] = (
     llm.least_of,
     llm.crossed_once,
     transformer.shared_sums,
+    energy.joules,
     serving.limits,
     serving.advice,
 )
@@ -90,6 +92,7 @@ def _chip(key: str, held: _Held) -> dict[str, Any]:
         "short": on.short,
         "bandwidth": on.bandwidth,
         "memory": on.memory,
+        "power": on.power and vars(serving.power_of(on)),
         "peaks": {name: peak for name, peak in on.peaks.items() if "/" not in name},
         "multiprocessors": on.multiprocessors,
         "clock": on.clock,

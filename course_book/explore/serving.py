@@ -10,7 +10,10 @@ needs, keep to what can be translated.
 """
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
+
+from msgspec import to_builtins
 
 from course_lib import network
 from course_lib.core import CourseError, formulas
@@ -29,7 +32,7 @@ from course_lib.specs import (
 from course_lib.workloads import llm
 from course_lib.workloads.precision import of_model
 from course_lib.workloads.weights import not_divisible
-from course_tools import calibrate
+from course_tools import calibrate, energy
 from course_tools.counting import from_config
 from course_book.explore.choices import listed
 from course_book.explore.grid import NONE
@@ -69,6 +72,7 @@ ROWS = {
     **dict.fromkeys(TIMES, "s"),
     **dict.fromkeys(("user", "user_likely", "all", "all_likely"), ""),
     **dict.fromkeys(("usd_least", "usd", "usd_prompt", "first"), ""),
+    "joules": "J",
 }
 # What of it is shown where the model does not fit, and so has neither speed nor price
 ALWAYS = ("parameters", "needed", "available", "most")
@@ -120,6 +124,7 @@ class Calculated(NamedTuple):
     usd: Any = None
     usd_least: Any = None
     usd_prompt: Any = None
+    joules: Any = None
     first: Any = None
     binds: str = ""
     share: Any = None
@@ -272,6 +277,12 @@ def offers(key: str) -> tuple[Price, ...]:
     return tuple(sorted((one for one in quotes() if one.chip == key), key=outdated))
 
 
+def power_of(on: Accelerator) -> Any:
+    """A chip's watts and their limit, by name; nothing where no limit is published."""
+    held = on.power and to_builtins(energy.constants(on))
+    return held and SimpleNamespace(limit=on.power, **{name: held[name] for name in energy.PARTS})
+
+
 def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str) -> Calculated:
     tp, batch, context = at["tp"], at["batch"], at["context"]
     parameters, one = one.parameters, one.extended(context)
@@ -292,6 +303,7 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
     del how["compute"]
     room = llm.fits(one, on, batch, context, tokens=batch, **how, tp=tp)
     likely, soon = calibrate.predict(step, on), calibrate.predict(read, on)
+    used = power_of(on)
     every, of, copies = offers(on.key), limits(step), at["count"] // tp
     rent = every[at["offer"]].usd_per_hour * copies * tp if every else None
     binds = max(of, key=of.__getitem__)
@@ -322,6 +334,7 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
         usd=usd(batch, likely.expected),
         usd_least=usd(batch, step.speed_of_light),
         usd_prompt=usd(context, soon.expected),
+        joules=used and tp * energy.joules(used, step, likely.expected) / batch,
         first=first,
         binds=binds,
         share=float(of[binds] / step.lower),

@@ -34,7 +34,7 @@ _MARKS = {
 }
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # The units that get an SI prefix.
-PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
+PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "J", "Wh", "Hz")
 _MOST_DIGITS = 17
 # Decimal digits that any float keeps.
 _EXACT = 15

@@ -33,6 +33,9 @@ UNITS: dict[str, dict[str, float]] = {
     "FLOP/s": {"": 1.0, **_prefixed("FLOP/s FLOPs/s FLOPS OP/s OPs/s OPS", _RATES)},
     "FLOP/B": {"": 1.0, **_PER_BYTE},
     "OP/B": {"": 1.0, **_PER_BYTE},
+    "J": {"": 1.0, **_prefixed("J", _SMALL | _RATES), **_prefixed("Wh", _RATES, 3600)},
+    "Wh": {"": 1.0, **_prefixed("Wh", _RATES), **_prefixed("J", _RATES, 1 / 3600)},
+    "kg": {"": 1.0, "kg": 1.0, "g": 1e-3, "t": 1e3},
 }
 
 _SPACES = " \u00a0\u2009\u202f"

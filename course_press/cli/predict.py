@@ -16,7 +16,7 @@ from course_tools import calibrate
 from course_tools.calibrate import own as calibrate_own
 from course_tools.counting import Costs, ask
 from course_book import n
-from course_book.answers import steps
+from course_book.answers import energies, steps
 from course_book.text import retold
 from course_press.cli import console, costs
 from course_press.cli.console import command, tell, tell_table, tested_in_words, told, writing
@@ -86,6 +86,7 @@ def predict(
             times = {name: n(getattr(found, name), "s") for name in ("expected", "low", "high")}
             whose = {"state": found.state, "engine": found.engine, "lender": found.source_chip}
             tell(told("likely", **times))
+            tell(energies.in_words(steps.energy_used(answer, on, found, tp)))
             tell(told("constants", **whose))
             tell(retold(found.source), style="dim")
             tell(tested_in_words(found.evidence), style="dim")

@@ -14,7 +14,7 @@ from course_tools import serve
 from course_tools.counting import told as told_formats
 from course_tools.serve.fleet import Service
 from course_book import n, t
-from course_book.answers import Answer, services
+from course_book.answers import Answer, energies, services
 from course_book.text import language
 from course_press.cli import console
 from course_press.cli.console import formats_in_words, progress, tell, tell_json, tell_table, told
@@ -124,8 +124,9 @@ def serve_command(
         done = made.run(came, say=lambda come: say(f"{come} of {len(came)} requests have come"))
         ends = made.ends(came) if done.calibrated else None
         then = services.changes(came, limits, made, again)
+    use = energies.of_requests(done, made, on, joins)
     formats = told_formats(made.formats, one.declared, on)
-    _show(done, limits, as_json, formats, services.served(done, limits, formats, ends, then))
+    _show(done, limits, as_json, formats, services.served(done, limits, formats, ends, then, use))
 
 
 def _engine(
@@ -192,6 +193,7 @@ def _show(
     if limits:
         share = found["goodput_per_s"] * done.makespan / found["requests"]
         tell(told("limits", share=n(share, "%")))
+    tell(energies.in_words(answer.energy))
     said = told("expected") if done.calibrated else told("bounds")
     # Where a constant is from is told in English only, as the data has it; --json has it always.
     tell(f"{said}: {done.source}" if language() == "en" else said, style="dim")

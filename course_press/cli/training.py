@@ -9,7 +9,7 @@ from course_lib import CourseError
 from course_lib.specs import Transformer
 from course_tools import train
 from course_book import n, t
-from course_book.answers import trainings
+from course_book.answers import energies, trainings
 from course_book.text import retold
 from course_press.cli import console
 from course_press.cli.console import described, tell, tell_json, tell_table, tested_in_words, told
@@ -59,6 +59,7 @@ def train_command(
         else:
             _show(step, found.as_json())
             console.tell_next(then, "then")
+            tell(energies.in_words(found.energy))
         return
     many = max(_STEP_TOKENS // sequence, 1) if batch is None else batch
     ranked = train.layouts(one, on, many, sequence, most=_LISTED, **how)

@@ -71,3 +71,14 @@ def test_terms_are_shares_of_the_bound_and_the_range_holds_the_expected_time():
     assert found.range.low <= found.values["expected_s"] <= found.range.high
     assert found.values["speed_of_light_s"] <= found.values["lower_s"] <= found.range.low
     assert found.sources
+
+
+def test_energy_stands_beside_the_time_with_its_range_and_its_source():
+    found, _ = answer("llama-3-8b", "h100-sxm", batch=8)
+    use = found.energy
+    assert use.low < use.joules < use.high
+    assert use.joules == pytest.approx(use.watts * found.values["expected_s"])
+    assert found.values["joules_per_token"] == pytest.approx(use.joules / 8)
+    assert use.source
+    assert all(" J" in said and " W" in said for said in found.answer.values())
+    assert found.as_json()["energy"]["per"] == "step"

@@ -320,7 +320,7 @@ def test_what_is_no_answer_is_an_error_that_says_so(value):
 ANSWERED = {unit: one.id for one in exercises.all() for unit in [one.unit]}
 """By unit of its answer, an exercise."""
 REFUSED = [
-    *((id_, value) for id_ in ANSWERED.values() for value in ("3 kg", "???", "", None)),
+    *((id_, value) for id_ in ANSWERED.values() for value in ("3 lb", "???", "", None)),
     ("rooflines-trilion", 1),
     ("???", 1),
     (7, 1),
@@ -334,7 +334,7 @@ def test_what_a_notebook_refuses_it_refuses_in_the_pages_language(lang):
     for here in ("en", lang):
         with in_language(here):
             said[here] = [refusal(*call) for call in REFUSED]
-    kept = re.compile(r"'[^']*'|exercises\.all\(\)|None|FLOP/s|(?:FL)?OP/B|B/s|SI|no")
+    kept = re.compile(r"'[^']*'|exercises\.all\(\)|None|FLOP/s|(?:FL)?OP/B|B/s|SI|no|Wh|kg")
     for english, own in zip(said["en"], said[lang], strict=True):
         words = [set(re.findall(r"[A-Za-z]{2,}", kept.sub(" ", one))) for one in (english, own)]
         assert words[0]
@@ -351,7 +351,7 @@ def refusal(id_, value):
 def test_a_notebook_and_a_page_refuse_a_unit_alike(lang):
     with in_language(lang):
         for unit, id_ in ANSWERED.items():
-            assert refusal(id_, "3 kg").endswith(exercises.wrong_unit(unit))
+            assert refusal(id_, "3 lb").endswith(exercises.wrong_unit(unit))
             assert payload(exercises.exercise(id_))["said"]["unit"] == exercises.wrong_unit(unit)
 
 
