@@ -110,33 +110,6 @@ def export_command(
             tell(f"{out / about.FOLDER / file.name}: {file.stat().st_size / 1e6:.1f} MB")
 
 
-@command(app, "numbers")
-def numbers_command(
-    since: str | None = None, until: str | None = None, lang: str = "en", out: Path | None = None
-) -> None:
-    """Say which numbers changed since a release.
-
-    Example: `course numbers --since v0.1.0 --out docs/numbers.md`
-    """
-    from course_press.exports import numbers
-
-    root = Path.cwd()
-    known_languages(root, [lang])
-    since = since or numbers.last_release(root) or numbers.last_print(root)
-    if since is None:
-        said = "no release is tagged here, and no notebook was printed twice: give --since"
-        raise CourseError(f"{said}, a tag or a commit, or run git fetch --tags --unshallow")
-    moves = numbers.between(root, since, until, lang)
-    for move in moves:
-        where = f"{move.chapter}, {move.section}" if move.section else move.chapter
-        tell(f"{where}: {move.was} → {move.now} in: {move.around}")
-    tell(f"{counted(len(moves), 'number')} changed since {numbers.named(root, since)}")
-    if out is not None:
-        title = f"Since {numbers.named(root, since)}"
-        title += f", until {numbers.named(root, until)}" if until else ""
-        numbers.write_page(moves, title, out)
-
-
 @command(app, "release")
 def release_command(
     version: str,

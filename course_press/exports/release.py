@@ -3,6 +3,7 @@
 import hashlib
 import re
 import shutil
+import subprocess
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
@@ -11,7 +12,6 @@ from pathlib import Path
 
 from course_lib import CourseError
 from course_press.check.rules import check_book
-from course_press.exports import numbers
 from course_press.exports.book import check_formats, export_book
 from course_press.exports.notebooks import write_notebooks
 from course_press.pages import about, site
@@ -19,13 +19,12 @@ from course_press.source.book import Say, languages, silent
 from course_press.source.chapter import read_text
 from course_press.source.files import swap_in
 
-NUMBERS = Path("docs") / "numbers.md"
 # Files that name the version.
 VERSIONED = ("pyproject.toml", "CITATION.cff", "_quarto.yml")
 # What a release prints anew into the clone: of the labs, the first cells.
-PRINTED = ("notebooks/", "labs/", NUMBERS.as_posix())
+PRINTED = ("notebooks/", "labs/")
 # What goes into the archive beside the site.
-ALONG = ("CITATION.cff", "LICENSE", "LICENSE-text", "README.md", NUMBERS.as_posix(), "notebooks")
+ALONG = ("CITATION.cff", "LICENSE", "LICENSE-text", "README.md", "notebooks")
 SUMS = "SHA256SUMS"
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _PLACES = {
@@ -60,7 +59,6 @@ def make_release(
 
     chores: dict[str, Callable[[], object]] = {
         "notebooks": lambda: write_notebooks(root, langs, say=say),
-        "numbers that changed": lambda: _numbers(root, version, say),
         "site": lambda: site.build(root, langs, pages, say=say),
         " and ".join(to): downloads,
         "archive": lambda: pack(root, pages, archive, day),
@@ -132,12 +130,12 @@ def _checked(root: Path, version: str, out: Path, to: Sequence[str]) -> str:
     if [*map(int, now.split("."))] > [*map(int, version.split("."))]:
         said = f"version {version} is older than {now}, which pyproject.toml has"
         raise CourseError(f"{said}: give a later one")
-    done = numbers.git(root, "rev-parse", "--verify", "--quiet", f"refs/tags/v{version}")
+    done = _git(root, "rev-parse", "--verify", "--quiet", f"refs/tags/v{version}")
     if done.returncode == 0:
         raise CourseError(f"v{version} is tagged already: give a later version")
     # Files that git would commit, but those that a release which was stopped may have written.
     ours = [f":(exclude,top){name}" for name in (*VERSIONED, *PRINTED)] if now == version else []
-    done = numbers.git(root, "status", "--porcelain", "-z", "--", ".", *ours)
+    done = _git(root, "status", "--porcelain", "-z", "--", ".", *ours)
     if done.returncode:
         raise CourseError(f"{root} is no git clone: release from one ({done.stderr.strip()})")
     if changed := [entry[3:] for entry in done.stdout.split("\0") if entry]:
@@ -170,10 +168,10 @@ def _set_version(root: Path, version: str, day: date) -> None:
             swap_in(root / name, new)
 
 
-def _numbers(root: Path, version: str, say: Say) -> None:
-    since = numbers.last_release(root, f"v{version}")
-    if since is None:
-        say("no release is tagged yet, so there is nothing to compare the numbers with")
-        return
-    moves = numbers.between(root, since)
-    numbers.write_page(moves, f"Since {since}, until v{version}", root / NUMBERS)
+def _git(root: Path, *asked: str) -> "subprocess.CompletedProcess[str]":
+    """What git answers in a folder; refused where there is no git."""
+    call = ["git", "-C", str(root), *asked]
+    try:
+        return subprocess.run(call, capture_output=True, check=False, encoding="utf-8")
+    except FileNotFoundError:
+        raise CourseError("git is not on PATH: install it, and work in a clone") from None
