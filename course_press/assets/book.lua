@@ -55,7 +55,8 @@ local function rows_of(name)
 end
 
 -- What blocks of a chapter take, in minutes, from their source: a page says the same before and after its cells have run. Inline code is a
--- value: one word. A figure, a table or a displayed equation is a minute's look. Exercises and problems come on top.
+-- value: one word. A figure, a table or a displayed equation is a minute's look, and what is folded is nobody's until it is opened. Exercises and problems
+-- come on top.
 local function study(blocks)
   local words, hangul, looks, work = 0, 0, 0, 0
   local problems = false
@@ -82,6 +83,7 @@ local function study(blocks)
       if (plain or rest:gsub("\226[\128-\191][\128-\191]", "")):match("[%w\195-\233]") then words = words + 1 end
     end,
     Div = function(div)
+      if div.attributes.collapse == "true" then return div, false end
       if div.identifier:match("^fig%-") or div.identifier:match("^tbl%-") then looks = looks + 1 end
       if div.classes:includes("problem") then work = work + PROBLEM end
     end,
