@@ -124,6 +124,7 @@ def serve_command(
         done = made.run(came, say=lambda come: say(f"{come} of {len(came)} requests have come"))
         ends = made.ends(came) if done.calibrated else None
         then = services.changes(came, limits, made, again)
+    joins = _joins(on, link, max(made.engine.tensor_parallel_size, ep or made.engine.ep))
     use = energies.of_requests(done, made, on, joins)
     formats = told_formats(made.formats, one.declared, on)
     _show(done, limits, as_json, formats, services.served(done, limits, formats, ends, then, use))
