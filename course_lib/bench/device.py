@@ -337,7 +337,7 @@ def cpu_peak_here(bits: int = 32, clock: float | None = None) -> tuple[float | N
 
 def _cpu_faults(torch: Any) -> Iterator[str]:
     if torch is None:
-        yield "torch is not installed, and NumPy lacks most formats: pip install -e '.[torch]'"
+        yield "torch is not installed, and NumPy lacks most formats: pip install torch"
     elif fastest() == "cpu" and (DRIVER.exists() or AMD_DRIVER.exists()):
         yield from _torch_faults(torch, nvidia())
     if (allowed := _quota()) and allowed < (all_ := len(_cpus())):
