@@ -83,9 +83,10 @@ def _as_path(dots: re.Match[str], svg: str) -> str:
     rest = svg[drawn.end() : svg.index('"', drawn.end())]
     # A tenth of a point is seen by nobody where the eye reads a cloud.
     places = " ".join(f"{float(x):.1f} {float(y):.1f}" for x, y in _PLACE.findall(inside))
+    name = f"{shape}-dots-{dots.start()}"  # lines of one colour share a shape
     return (
-        f'<marker id="{shape}-dots" overflow="visible" markerUnits="userSpaceOnUse">'
+        f'<marker id="{name}" overflow="visible" markerUnits="userSpaceOnUse">'
         f'<path {drawn[1]}{style + "; " if style else ""}{rest}"/></marker>'
         f'<g{given}><path d="M{places}" style="fill: none; stroke: none; '
-        f'marker: url(#{shape}-dots)"/></g>'
+        f'marker: url(#{name})"/></g>'
     )

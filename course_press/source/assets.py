@@ -3,19 +3,12 @@
 import functools
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 ASSETS = Path(__file__).parents[1] / "assets"
-
-
-class _Lean(FileSystemLoader):
-    """Scripts and styles of pages, without what only their readers here need."""
-
-    def get_source(self, environment: Environment, template: str) -> Any:
-        text, *rest = super().get_source(environment, template)
-        return (lean(text) if template.endswith(".html") else text), *rest
 
 
 def lean(text: str) -> str:
@@ -26,10 +19,18 @@ def lean(text: str) -> str:
 
 
 @functools.cache
-def templates() -> Environment:
-    """The templates; a name that is not given is an error."""
+def templates() -> "Environment":
+    """The templates, scripts and styles without what only their readers here need; a name that is
+    not given is an error.
+    """
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    def read(name: str) -> str:
+        text = (ASSETS / name).read_text(encoding="utf-8")
+        return lean(text) if name.endswith(".html") else text
+
     how: Any = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    return Environment(loader=_Lean(ASSETS), autoescape=True, **how)
+    return Environment(loader=FunctionLoader(read), autoescape=True, **how)
 
 
 def filled(name: str, /, **given: Any) -> str:

@@ -621,6 +621,7 @@ TEXT = ("lab", "command", "source", "device_name", "kind", "sku", "price_source"
 """Arguments that are text of any kind: nothing is computed from them."""
 ROOMS = {
     "course_book.answers.claims": "takes a judgment of the library's own; see answers/test_claims",
+    "course_book.answers.checkup": "takes a set-up and rows that were measured; see test_me",
     "course_book.answers.memory": "hands what it is given to serve.pool; see test_pool",
     "course_book.answers.record": "takes text and records of the library's own; see test_answers",
     "course_tools.serve.memory": "takes an engine and its version; see test_pool",

@@ -73,7 +73,7 @@ def test_the_network_binds_where_chips_send_more_than_they_read():
     ("state", "refused"),
     [
         ({"tp": 64, "count": 64}, "tp"),
-        ({"chip": "v100-sxm2"}, "format"),
+        ({"chip": "v100-sxm2", "activations": "bf16"}, "format"),
         ({"weights": "fp16", "activations": "bf16"}, "unclear"),
         ({"model": "own"}, "config"),
     ],

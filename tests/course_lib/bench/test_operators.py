@@ -118,7 +118,7 @@ def test_each_operator_is_measured_and_its_result_checked(case):
     assert (found.shape, found.bytes, found.flops) == (shape, amount.bytes, amount.flops)
     assert found.achieved_bw_gbps * 1e9 == pytest.approx(amount.bytes / found.seconds_median)
     assert found.achieved_tflops * 1e12 == pytest.approx(amount.flops / found.seconds_median)
-    assert campaign._measured(case, operators.machine("cpu"), {found.key})
+    assert campaign.is_measured(case, operators.machine("cpu"), {found.key})
 
 
 def test_a_roof_is_measured_as_in_lab_00(monkeypatch):

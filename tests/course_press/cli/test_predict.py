@@ -205,8 +205,11 @@ def test_prefill_of_a_decoder_and_an_encoder():
         ),
         (["llama-3-8b", "h100-sxm", "--weights", "int9"], "unknown dtype 'int9'"),
         (["llama-3-8b", "tpu-v2", "--tp", "2", "--link", "nvlink"], "nvlink"),
-        (["llama-3-8b", "v100-sxm2"], "it has fp16"),
-        (["llama-3-8b", "i5-8250u"], "nothing is published for its matrix unit, but fp32, fp64"),
+        (["llama-3-8b", "v100-sxm2", "--compute", "bf16"], "it has fp16"),
+        (
+            ["llama-3-8b", "i5-8250u", "--compute", "bf16"],
+            "nothing is published for its matrix unit, but fp32, fp64",
+        ),
         (["llama-3-8b", "i5-8250u", "--compute", "fp32"], "--memory in GB"),
     ],
 )

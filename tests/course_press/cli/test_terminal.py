@@ -58,14 +58,15 @@ def test_without_the_press_it_says_what_to_install():
 
 def test_no_layout_is_cut_at_a_terminal_or_in_a_pipe():
     piped = course(".", *TRAIN).stdout.splitlines()[1:]
-    layouts = [line.split()[0] for line in piped]
+    layouts = [line.split()[0] for line in piped if line.startswith("dp=")]
+    assert len(layouts) > 1
     for layout in layouts:
         assert re.fullmatch(r"dp=\d+,tp=\d+,pp=\d+,.*acc=\d+\S*", layout)
     seen = at_a_terminal(*TRAIN)
     assert "…" not in seen
     assert all(len(line) <= 80 for line in seen.splitlines())
     cells = "".join(line[:20].strip() for line in seen[seen.index("dp=") :].splitlines())
-    assert cells == "".join(layouts)
+    assert cells.startswith("".join(layouts))
 
 
 def test_no_quantity_is_broken_at_a_terminal():

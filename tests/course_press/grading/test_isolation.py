@@ -251,5 +251,5 @@ def test_without_bubblewrap_it_is_refused_with_the_remedy(lang, monkeypatch):
 
 def test_a_wrong_solution_is_told_the_same_in_a_cell(graded, tmp_path):
     file = tmp_path / "here.py"
-    file.write_text(edited(REFERENCE, {"2 * n**3": "n**3"}), encoding="utf-8")
+    file.write_text(edited(REFERENCE, {"2 * M * N * K": "M * N * K"}), encoding="utf-8")
     assert graded(file.read_text()) == failures(grading.grade(LAB, file))

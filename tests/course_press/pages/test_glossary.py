@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[3]
 NAMES = {
     *(
         "H800",
+        "HBM2",  # a generation of HBM
         "JAX",
         "JSON",
         "PDF",

@@ -77,7 +77,7 @@ GRAMMAR = frozenset(
 )
 """English words that no sentence does without and that neither language has: one is enough."""
 
-UNIT = re.compile("[munpkKMGTPE]?i?(?:B|Hz|W|s|FLOP)")
+UNIT = re.compile("[munpkKMGTPE]?i?(?:B|Hz|W|J|s|FLOP)")
 
 ALLOWED = {
     "cloud community pods secure": "offers of a provider, as it names them",
