@@ -68,7 +68,7 @@ def test_captions_and_exercises_are_results_that_say_what_they_are(visit):
 def test_what_answers_a_question_only_in_part_is_found_too(visit):
     found = ask(visit("en/index.html"), "why is decode slow")
     assert len(found) > 4
-    assert sum("decode" in title.lower() for _, title in found) >= 2
+    assert found[0][1].startswith("Why decode is slow")
 
 
 def test_the_scripts_of_the_search_come_when_it_is_reached_for(visit):
