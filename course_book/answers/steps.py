@@ -7,6 +7,7 @@ from typing import Any
 from course_lib.core import RATES, Estimate, sensitivity
 from course_lib.core.dtypes import BITS, element
 from course_lib.specs import Accelerator
+from course_lib.specs.rental import prices, quotes
 from course_lib.workloads.precision import Formats
 from course_tools import calibrate, energy
 from course_tools.counting import Costs
@@ -62,12 +63,14 @@ def predicted(
     constants = [found.source] if found is not None else []
     use = None if found is None else energy_used(answer, chip, found, asked["tp"])
     values["joules_per_token"] = use and use.joules / tokens
+    rent = None if likely is None else rented(answer, chip, asked["tp"], likely)
+    values["usd_per_mtoken"] = rent and rent[0]
     said = answer, chip, asked["tp"], values, spread
     return Answer(
         question="predict",
         answer=in_each_language(lambda: f"{_sentence(*said)}; {energies.in_words(use)}"),
         values=values,
-        assumed={**answer.assumed, "formats": dict(answer.said)},
+        assumed={**answer.assumed, "formats": dict(answer.said), **(rent[1] if rent else {})},
         because=tuple(
             Term(name, float(one.lower), "s", float(one.lower / step.lower))
             for name, one in named_terms
@@ -78,6 +81,21 @@ def predicted(
         energy=use,
         more=_record(answer, chip, found, why, how),
     )
+
+
+def rented(
+    answer: Costs, chip: Accelerator, tp: int, seconds: float
+) -> tuple[float, dict[str, Any]] | None:
+    """USD of a million tokens on so many chips at the least that an hour of one costs to rent, and
+    that price; `None` where none is on record.
+    """
+    every = quotes(chip.key) if chip.key in {one.chip for one in prices()} else ()
+    if not every:
+        return None
+    tokens = answer.batch * (answer.context if answer.headline == "prefill" else 1)
+    price = every[0]
+    usd = 1e6 * price.usd_per_hour * tp * seconds / 3600 / tokens
+    return usd, fields(price, "usd_per_hour provider date")
 
 
 def energy_used(answer: Costs, chip: Accelerator, likely: Any, tp: int) -> Any:

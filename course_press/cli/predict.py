@@ -87,6 +87,11 @@ def predict(
             whose = {"state": found.state, "engine": found.engine, "lender": found.source_chip}
             tell(told("likely", **times))
             tell(energies.in_words(steps.energy_used(answer, on, found, tp)))
+            rent = steps.rented(answer, on, tp, float(found.expected))
+            if rent is not None:
+                usd, price = rent
+                per_hour = n(price["usd_per_hour"], digits=3)
+                tell(told("rented", **price | {"usd": n(usd, digits=3), "usd_per_hour": per_hour}))
             tell(told("constants", **whose))
             tell(retold(found.source), style="dim")
             tell(tested_in_words(found.evidence), style="dim")
