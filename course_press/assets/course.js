@@ -219,7 +219,8 @@
     document.body.dataset.reachable = "";
   }
   function reachable() {
-    unmeasured = Array.prototype.slice.call(document.querySelectorAll("pre, .formula, .cell-output-display"));
+    unmeasured = Array.prototype.slice.call(document.querySelectorAll("pre, .formula, .cell-output-display"))
+      .filter(function (box) { return !box.querySelector("[data-copied]"); });  // what is filled later keeps its tabindex
     settled(measure);
   }
   addEventListener("resize", reachable);

@@ -84,6 +84,7 @@ ALLOWED = {
     "engineering ml": "ML Engineering, a book",
     "gloo nccl gptj dlrm retinanet tesla paddle": "libraries, networks of a benchmark, a card",
     "max mod": "mathematics",
+    "init read scale triad pt": "kernels of a benchmark of streams, as it names them",
     "awq gptq cudnn": "formats of weights, and a library's kernels",
 }
 """Words that may stand on pages of every language, and why."""
