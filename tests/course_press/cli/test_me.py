@@ -77,7 +77,7 @@ def test_killed_twice_it_loses_nothing_and_names_nobody(tmp_path):
     assert (file.parent / "run-2.csv").exists()
     found = json.loads((file.parent / "me.json").read_text(encoding="utf-8"))
     assert found["agrees"] in (True, False)
-    assert len(found["drifts"]) == sum(row.status == "ok" for row in rows)
+    assert 0 < len(found["drifts"]) <= sum(row.status == "ok" for row in rows)
     assert found["answer"]["es"] in " ".join(out.split())
 
 

@@ -77,13 +77,17 @@ GRAMMAR = frozenset(
 )
 """English words that no sentence does without and that neither language has: one is enough."""
 
-UNIT = re.compile("[munpkKMGTPE]?i?(?:B|Hz|W|J|s|FLOP)")
+UNIT = re.compile("[munpkKMGTPE]?i?(?:B|Hz|Wh?|J|s|g|m|FLOP)")
 
 ALLOWED = {
     "cloud community pods secure": "offers of a provider, as it names them",
     "engineering ml": "ML Engineering, a book",
     "gloo nccl gptj dlrm retinanet tesla paddle": "libraries, networks of a benchmark, a card",
-    "max mod": "mathematics",
+    "max mod ln": "mathematics",
+    "custom mainboard pi": "computers, as their owners name them",
+    "dev mamba super vit whisper": "models",
+    "tree": "an algorithm of NCCL",
+    "month mtoken": "in units",
     "init read scale triad pt": "kernels of a benchmark of streams, as it names them",
     "awq gptq cudnn": "formats of weights, and a library's kernels",
 }
