@@ -143,12 +143,20 @@ def from_transformers(config: Mapping[str, Any], attention: str = NAME) -> Built
             module = _instance(architecture, read, attention)
     except CourseError as error:
         if type(error.__cause__).__name__ != "DataDependentOutputException":
+            if None in config.values():  # some write null where they mean: not said
+                said = {key: value for key, value in config.items() if value is not None}
+                with suppress(CourseError):
+                    return from_transformers(said, attention)
             raise
         with torch.device("meta"), unset():  # code that looks at numbers of the host's
             module = _instance(architecture, read, attention)
         take_memory(module, mode)
     with mode:
         module.tie_weights()  # building without weights leaves it out
+        for one in module.modules():  # experts that pass on what they get have no weights
+            up, down = (one._parameters.get(name) for name in ("gate_up_proj", "down_proj"))
+            if up is not None and down is not None and up.ndim == 3 and len(up) > len(down):
+                one.gate_up_proj = torch.nn.Parameter(torch.empty_like(up[: len(down)]), False)
     module.eval()
     name, family = architecture.__name__, "encoder"
     if getattr(read, "is_encoder_decoder", False):

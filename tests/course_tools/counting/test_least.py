@@ -273,9 +273,22 @@ def test_experts_that_do_nothing_are_none(transformers):
     idle, every = one["zero_expert_num"], one["n_routed_experts"]
     visited = round(one["moe_topk"] * every / (every + idle))
     each = one["hidden_size"] * one["expert_ffn_hidden_size"]
-    layers = 2 * ((every + idle) * 2 + every - visited * 3)
-    assert answer.active == answer.parameters - layers * each
+    assert answer.active == answer.parameters - 2 * 3 * (every - visited) * each
     assert any(f"{idle} are taken" in said for said in answer.not_modelled)
+
+
+def test_null_is_not_said(transformers):
+    """Other tools write the keys that they do not use as null; where transformers would fail on
+    them, the usual value holds, and a null that it understands keeps its meaning."""
+    config = json.loads(usual("ernie4_5_moe", transformers, num_hidden_layers=2, vocab_size=512))
+    silent = {**config, "head_dim": None, "moe_layer_end_index": None}
+    said = {key: value for key, value in silent.items() if value is not None}
+    given, asked = (ask(named("-", json.dumps(one)), "h200-sxm", 1, 64) for one in (silent, said))
+    assert (given.parameters, given.active) == (asked.parameters, asked.active)
+    deep = json.loads(usual("deepseek_v2", transformers, num_hidden_layers=2, vocab_size=512))
+    deep |= {"num_experts_per_tok": 2, "n_routed_experts": 8}
+    ranks = [building.from_transformers({**deep, "q_lora_rank": rank}) for rank in (None, 1536)]
+    assert ranks[0].parameters != ranks[1].parameters
 
 
 @pytest.mark.parametrize("kind", ["qwen3_next", "mamba2"])
