@@ -171,7 +171,7 @@ end
 local function moved_to(folder, page)
   local ids = pandoc.List {}
   local text = file_text(folder .. "/" .. page .. ".qmd")
-  for id in text:gmatch("{#([%w-]+)") do ids:insert(id) end
+  for id in text:gmatch("{#(%w+%-[%w-]+)") do ids:insert(id) end
   for cell in text:gmatch("{{< include ([^%s]+/ex%-[^%s]+) >}}") do
     ids:insert("exercise-" .. file_text(folder .. "/" .. cell):match('exercise%("([^"]+)"'))
   end
