@@ -236,7 +236,7 @@ def test_prose_leads_to_the_repository_only_where_it_is_published():
         assert repo.removeprefix("https://github.com/") not in published.sub("", text), page
 
 
-@pytest.mark.parametrize("page", ["network-rooflines", "int8-problems"])
+@pytest.mark.parametrize("page", ["network-rooflines", "sharding", "int8-problems"])
 def test_open_problems_have_answers_that_are_computed(page):
     """A problem for pencil and paper is followed by a folded answer, and the answer's numbers come
     from cells.

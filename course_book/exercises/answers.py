@@ -6,6 +6,7 @@ from functools import cache
 from html import escape
 from importlib import import_module
 from math import isfinite
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
@@ -32,14 +33,17 @@ def all() -> tuple[Exercise, ...]:
 def _bank() -> Mapping[str, Exercise]:
     """What `data/exercises/<chapter>.toml` asks, with the function of that name that solves it."""
     found: dict[str, Exercise] = {}
+    bank = import_module("course_book.exercises.bank")
+    solvers: dict[str, Any] = {}
+    for one in iter_modules(bank.__path__):
+        solvers |= vars(import_module(f"{bank.__name__}.{one.name}"))
     for chapter in CHAPTERS:
-        module = import_module(f"course_book.exercises.bank.{chapter.replace('-', '_')}")
         for id_, asked in asked_in(chapter).items():
-            solve = getattr(module, id_.replace("-", "_"), None)
+            solve = solvers.get(id_.replace("-", "_"))
             if id_ in found or asked.unit not in UNITS or solve is None:
                 raise CourseError(
                     f"exercise {id_!r} of {chapter}: its id must be new, its unit known, and a "
-                    f"function of its name in {module.__name__}"
+                    f"function of its name in {bank.__name__}"
                 )
             how = asked.tolerance, asked.whole, asked.few
             found[id_] = Exercise(id_, chapter, asked.unit, asked.drawn, solve, *how)

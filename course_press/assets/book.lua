@@ -167,6 +167,17 @@ local function exercise_at(page, name)
   return id, texts:match('title = "(.-)"\n', at)
 end
 
+-- What stood on this page before the page was cut in two: a script of both engines leads its addresses on to where it stands now.
+local function moved_to(folder, page)
+  local ids = pandoc.List {}
+  local text = file_text(folder .. "/" .. page .. ".qmd")
+  for id in text:gmatch("{#(%w+%-[%w-]+)") do ids:insert(id) end
+  for cell in text:gmatch("{{< include ([^%s]+/ex%-[^%s]+) >}}") do
+    ids:insert("exercise-" .. file_text(folder .. "/" .. cell):match('exercise%("([^"]+)"'))
+  end
+  return pandoc.Div({}, { hidden = "", ["data-moved"] = table.concat(ids, " "), ["data-to"] = page .. ".html" })
+end
+
 local function packed(inlines) return pandoc.write(pandoc.Pandoc { pandoc.Plain(inlines) }, "json") end
 local function unpacked(text) return pandoc.read(text, "json").blocks[1].content end
 
@@ -507,5 +518,7 @@ function Pandoc(doc)
     if work > 0 then times:extend { pandoc.Space(), time(said, "ui-work-minutes", { n = work }) } end
     doc.blocks:insert(1, pandoc.Para(times))
   end
+  local continued = chapter and chapter.meta.continued
+  if continued and FORMAT:match("^html") then doc.blocks:insert(moved_to(folder, stringify(continued))) end
   return doc
 end

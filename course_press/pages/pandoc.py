@@ -202,6 +202,8 @@ def print_page(
     }
     flags = {"answers": bool(book.config.get("answers")), "published": published(book)}
     made_of = [chapter.meta.get("work"), sources or _sources(book), pandoc_version()]
+    if follows := chapter.meta.get("continued"):  # whose ids this page names
+        made_of.append(read_text(book.root / chapter.path.with_stem(str(follows))))
     written = [
         item.text if isinstance(item, Line) else [item.indent, item.code, dict(item.options)]
         for item in chapter.items

@@ -110,6 +110,30 @@ def test_a_link_leads_to_its_target_on_a_phone(visit, link):
     assert abs(off(page, link.partition("#")[2])) <= 3
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("memory-wall.html#fig-wall-parity", "fewer-bytes.html"),
+        ("training.html#exercise-train-bubble", "training-layouts.html"),
+    ],
+)
+def test_an_address_of_what_has_moved_leads_on(visit, old, new):
+    page = visit(f"es/chapters/es/{old}", **PHONE)
+    id_ = old.partition("#")[2]
+    page.wait_for_url(f"**/{new}#{id_}")
+    assert abs(off(page, id_)) <= 3
+    page.go_back()
+    assert page.url == "about:blank", "the old address is no place to come back to"
+
+
+def test_an_address_that_leads_nowhere_stays(visit):
+    page = visit("en/chapters/en/memory-wall.html#sec-wall-nothing", **PHONE)
+    page.wait_for_timeout(300)
+    assert page.url.endswith("memory-wall.html#sec-wall-nothing")
+    page.evaluate("location.hash = '#sec-wall-fit'")
+    page.wait_for_url("**/fewer-bytes.html#sec-wall-fit")
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("path", PAGES)
 def test_every_anchor_is_reached_on_a_phone(visit, path):

@@ -159,7 +159,7 @@ def test_an_answer_in_a_subsection_opens_whole_and_its_exercise_stays_open(visit
 
 
 def test_one_box_after_another_opens_its_own_answer(visit):
-    page, box = visit(url("en", "bandwidth-and-profiling")), "#predict-prof-busy"
+    page, box = visit(url("en", "finding-the-cause")), "#predict-prof-busy"
     page.evaluate("document.getElementById('sec-prof-flow').scrollIntoView()")
     wait_for(page, "Boolean(document.querySelector('.guess form'))")
     assert not is_open(page, box)

@@ -99,8 +99,8 @@ def test_lookups_on_a_tpu_name_its_sparse_cores():
 
 
 def test_a_training_run_is_not_priced_as_single_gpus_alone():
-    for lines in prose("training"):
-        priced = [one.text for one in lines if 'n(our_run.usd, "USD"' in one.text]
+    for lines in zip(prose("training"), prose("training-layouts"), strict=True):
+        priced = [one.text for of in lines for one in of if 'n(our_run.usd, "USD"' in one.text]
         assert len(priced) == 2
         assert all("our_run.usd * networked" in text for text in priced)
 

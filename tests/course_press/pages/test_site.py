@@ -223,6 +223,19 @@ def test_the_book_itself_has_no_dead_link(whole_book):
         assert weight(whole_book, page.relative_to(whole_book).as_posix()) < FIRST_VISIT, page
 
 
+def test_what_has_moved_stands_where_its_old_page_says(whole_book):
+    moved = 0
+    for file in whole_book.glob("*/chapters/*/*.html"):
+        here = html.parse(str(file)).getroot()
+        for mark in here.cssselect("[data-moved]"):
+            there = html.parse(str(file.with_name(mark.get("data-to")))).getroot()
+            ids = set(mark.get("data-moved").split())
+            assert ids <= set(there.xpath("//@id"))
+            assert not ids & set(here.xpath("//@id"))
+            moved += len(ids)
+    assert moved > 100
+
+
 def test_the_book_itself_is_valid_html(whole_book):
     """A quarter of all pages and decks: by name, each time in another language."""
     pages = sorted(whole_book.rglob("*.html"), key=lambda page: page.parts[::-1])

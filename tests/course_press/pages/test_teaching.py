@@ -178,7 +178,7 @@ def differences(root):
 
 
 @pytest.mark.parametrize("lang", LANGS)
-def test_every_chapter_has_ten_questions_each_with_its_answer(lang):
+def test_every_chapter_has_questions_each_with_its_answer(lang):
     text = source("exam", lang)
     parts = re.split(r"^## .*\{#sec-exam-([\w-]+)\}$", text, flags=re.MULTILINE)[1:]
     found = dict(zip(parts[::2], parts[1::2], strict=True))
@@ -187,10 +187,11 @@ def test_every_chapter_has_ten_questions_each_with_its_answer(lang):
     for name, section in found.items():
         open_, *answered = re.split(r"^::: \{\.answer\}\n(.*?)^:::$", section, flags=re.M | re.S)
         questions = [open_, *answered[1::2]]
-        assert len(answered[::2]) == 10, name
-        assert [re.match(r"\s*\*\*(\d+)\.\*\* ", one)[1] for one in questions[:10]] == [
-            str(i) for i in range(1, 11)
+        assert len(answered[::2]) >= 3, name
+        *asked, rest = questions
+        assert [re.match(r"\s*\*\*(\d+)\.\*\* ", one)[1] for one in asked] == [
+            str(i) for i, _ in enumerate(asked, 1)
         ]
-        assert not questions[10].strip(), name
+        assert not rest.strip(), name
         # What a marker needs besides the answer itself.
         assert all(re.search(r"^\*[^*]+:\* ", one, re.MULTILINE) for one in answered[::2]), name
