@@ -14,16 +14,9 @@ from course_tools.counting.quantization import is_size
 PLAIN = "llama mistral qwen2 qwen3 gemma phi3 granite smollm3 arcee seed_oss olmo2 gemma3"
 # Architectures of norms with a bias.
 LAYERED = "gpt2 gpt_bigcode gpt_neox opt bloom falcon starcoder2 stablelm nemotron"
-# Architectures of RMS norms and experts, and the keys that say how many.
-EXPERTS = {
-    "mixtral": ["num_local_experts"],
-    "gpt_oss": ["num_local_experts"],
-    "qwen3_moe": ["num_experts", "num_local_experts"],
-    "olmoe": ["num_experts", "num_local_experts"],
-    "glm4_moe": ["n_routed_experts", "num_local_experts"],
-    "deepseek_v2": ["n_routed_experts", "num_local_experts"],
-    "deepseek_v3": ["n_routed_experts", "num_local_experts"],
-}
+# Architectures of RMS norms and experts, and the keys that say how many; and sizes of Gemma 3's
+# text that published configurations leave to the architecture.
+EXPERTS, GEMMA = quantization.CALLED["experts"], quantization.CALLED["gemma"]
 GPT = ["gpt2", "gpt_bigcode"]
 # Architectures whose first layers may have no experts.
 DEEP = ["glm4_moe", "deepseek_v2", "deepseek_v3"]
@@ -41,15 +34,6 @@ SWITCHES = (
     "new_decoder_architecture do_layer_norm_before"
 )
 SEEING = "hidden_size intermediate_size num_hidden_layers patch_size image_size"
-# Sizes of Gemma 3's text that published configurations leave to the architecture.
-GEMMA: dict[str, Any] = {
-    "vocab_size": 262208,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "max_position_embeddings": 131072,
-    "sliding_window": 4096,
-}
 
 
 def sizes(config: dict[str, Any]) -> dict[str, Any]:
