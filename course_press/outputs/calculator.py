@@ -9,7 +9,8 @@ from markupsafe import Markup
 from course_lib import chip, model
 from course_book import n, t
 from course_book.answers.record import Question
-from course_book.explore import NONE, page, serving
+from course_book.explore import page, serving
+from course_book.explore.grid import NONE
 from course_book.text import named
 from course_press.outputs.written import data_script, number_marks, tool_words
 from course_press.source.assets import filled
