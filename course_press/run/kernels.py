@@ -188,7 +188,7 @@ def _serve(door: socket.socket) -> None:
     trace.start()
     for name in PRELOADED:
         importlib.import_module(name)
-    signal.signal(signal.SIGCHLD, _reap)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # leaves nothing of kernels that have ended
     pids = []
     while True:
         _, sockets, *_ = socket.recv_fds(door, 1, 1)
@@ -212,13 +212,6 @@ def _end(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:  # forked so lately that it leads no group yet
         os.kill(pid, signal.SIGKILL)
-
-
-def _reap(*_: Any) -> None:
-    """Leave nothing of kernels that have ended."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def _become(descriptor: int, door: socket.socket) -> None:
