@@ -28,17 +28,7 @@ NEAR, ROOM = 0.08, 0.05
 # How strongly a constant is held where it starts, and what runs below `evidence.FAST` count.
 PRIOR, SLOW = 0.02, 0.4
 ALARMS, ENDS = 0.99, (0.1, 0.9)
-COLUMNS = (
-    ("memory", "memory_error", ".1%"),
-    ("AUC", "auc", ".3f"),
-    ("alarms", "false_alarms", ".1%"),
-    ("missed", "missed", ".1%"),
-    ("broken", "broken", ".0f"),
-    ("speed", "speed_error", ".1%"),
-    ("regret", "regret", ".1%"),
-    ("most", "regret_most", ".0%"),
-    ("crashes", "crashes_chosen", ".0f"),
-)
+COLUMNS = _GIVEN["columns"]
 Residuals = Callable[[TrainingConstants], NDArray[np.float64]]
 
 
