@@ -1,8 +1,8 @@
 """Colors that stand for something: a chip or a path has the same one in every figure."""
 
-import tomllib
 from collections.abc import Sequence
 
+from course_lib.specs import load_toml
 from course_book.files import DATA
 
 # More than six are not apart for every kind of color vision: what has the same color never stands
@@ -14,8 +14,7 @@ MARKERS = "osD^vP"
 PATHS = {"memory": 1, "math": 2, "network": 3, "cache": 4}
 # What has a color of its own, by what its label begins with.
 _OWN: dict[str, int] = {
-    name: PATHS.get(of, of)
-    for name, of in tomllib.loads((DATA / "colors.toml").read_text(encoding="utf-8")).items()
+    name: PATHS.get(of, of) for name, of in load_toml(DATA / "colors.toml", dict).items()
 }
 
 
