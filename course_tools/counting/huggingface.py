@@ -24,15 +24,7 @@ LATENT = ["deepseek_v2", "deepseek_v3"]
 # Architectures whose output matrix is the embedding where nothing is said.
 TIED = "gemma gemma3 smollm3 gpt2 gpt_bigcode opt bloom falcon starcoder2"
 # Keys of sizes that may be left out.
-WHOLE = (
-    "head_dim num_key_value_heads num_kv_heads q_lora_rank n_inner ffn_hidden_size sliding_window "
-    "seq_length word_embed_proj_dim n_shared_experts sliding_window_pattern"
-)
-SWITCHES = (
-    "tie_word_embeddings attention_bias attention_out_bias mlp_bias use_bias bias use_qkv_bias "
-    "use_qk_norm use_sliding_window use_parallel_residual multi_query parallel_attn "
-    "new_decoder_architecture do_layer_norm_before"
-)
+WHOLE, SWITCHES = quantization.CALLED["whole"], quantization.CALLED["switches"]
 SEEING = "hidden_size intermediate_size num_hidden_layers patch_size image_size"
 
 

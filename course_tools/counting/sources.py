@@ -17,15 +17,10 @@ from course_lib.specs.provenance import Figure, as_record
 from course_tools.counting.building import limit_of
 from course_tools.counting.headers import SUFFIXES, stored
 from course_tools.counting.huggingface import is_known, size_names, sizes
+from course_tools.counting.quantization import CALLED
 
 DATA = Path(__file__).parents[1] / "data"
-_SAID = {
-    "architecture": "model_type {name!r} is not one that a Transformer describes to the last "
-    "parameter: course predict traces it where transformers is installed",
-    "key": "config lacks {name!r}: add it, as the model's config.json on the hub has it",
-    "value": "config's {name!r} is {value}, which a Transformer does not have: correct it, or let "
-    "course predict trace the model",
-}
+_SAID = CALLED["said"]
 
 
 @dataclass(frozen=True, slots=True)
