@@ -11,7 +11,7 @@ from course_lib import CourseError
 from course_lib.bench.device import machine
 from course_lib.bench.operands import arrays
 from course_lib.bench.record import sample
-from course_lib.core.checks import shown
+from course_lib.core.checks import shown, unfit
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 from course_tools.counting import count
@@ -172,9 +172,7 @@ def load_ipython_extension(shell: Any) -> None:
         body = ast.parse(cell).body
         last = body.pop() if body else None
         if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call):
-            raise CourseError(
-                f"the cell must end in the call of a torch function, as f(x) (got {shown(cell)})"
-            )
+            raise unfit("the cell", "end in the call of a torch function, as f(x)", cell)
         names = shell.user_ns
         exec(compile(ast.Module(body, []), "cell", "exec"), names)  # noqa: S102 - the reader's own cell
 

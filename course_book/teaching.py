@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from course_book.exercises import CHAPTERS, all, common_texts
 from course_book.files import DATA
-from course_book.plot import Diagram, builds_on
+from course_book.plot import Diagram
+from course_book.plot.graph import builds_on
 from course_book.tables import Cards, Folded, cards
 from course_book.text import Span, language, n, plain, t, table
 from course_book.text.markdown import joined

@@ -3,12 +3,9 @@ often a diagnosis is right that is so sure.
 """
 
 import importlib
-import json
-import tempfile
 from collections.abc import Iterable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,9 +18,6 @@ from course_tools.serve import evidence as services
 from course_tools.serve.settings import engines
 from course_tools.train import evidence as training
 from tools import fit_chips, fit_engine, fit_training
-
-# Where a bucket of confidences begins; below a half, a cause is asked, not said.
-BUCKETS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def fit() -> None:
@@ -54,23 +48,6 @@ def as_text(table: Iterable[ErrorRow]) -> str:
     return "\n".join(lines)
 
 
-def confidences(known: Iterable[tuple[str, Any]]) -> dict[float, tuple[int, int]]:
-    """How many causes are stated with a confidence of each bucket, and how many of them are right,
-    over traces whose cause is known: pairs of the cause and the trace. ``"unknown"`` states none.
-    """
-    found = dict.fromkeys(BUCKETS, (0, 0))
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "trace.json"
-        for cause, trace in known:
-            file.write_text(json.dumps(trace), encoding="utf-8")
-            one = diagnose(file)
-            if one.cause != "unknown":
-                at = max(bucket for bucket in BUCKETS if bucket <= one.confidence)
-                count, right = found[at]
-                found[at] = count + 1, right + (one.cause == cause)
-    return found
-
-
 if __name__ == "__main__":
     fit()
     table = error_table(every_row())
@@ -81,9 +58,9 @@ if __name__ == "__main__":
     print(as_text(table))
     tested, faster = evidence.broken()
     print(f"{faster} of {tested} measurements whose operands no cache holds broke their bound")
-    constructed = importlib.import_module("tests.course_tools.diagnosis.others").known_causes()
+    others = importlib.import_module("tests.course_tools.diagnosis.others")
     print("course diagnose: confidence from, causes stated, of these right")
-    for bucket, (count, right) in confidences(constructed).items():
+    for bucket, (count, right) in others.confidences(others.known_causes()).items():
         print(f"{bucket:6.1f} {count:6} {right:6}")
     sure = [diagnose(seeded(cause)) for cause in SEEDED]
     print(f"seeded: {sum(a.cause == b for a, b in zip(sure, SEEDED, strict=True))} of {len(sure)}")

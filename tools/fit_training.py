@@ -17,6 +17,7 @@ from course_tools.train.parallelism import FOLDER, FRAMEWORK, TrainingConstants,
 SPLITS = (("8B",), ("1B",), ("1B", "8B"))  # which models are fitted; the others are predicted
 _GIVEN = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())
 START = msgspec.convert(_GIVEN["start"], TrainingConstants)
+MEMORY, SHARED, CLOCK = (_GIVEN["fitted"][name] for name in ("memory", "shared", "clock"))
 MOST = dict.fromkeys(
     ("nvlink", "ports", "gradients", "hides", "products", "attention", "fused"), 1.0
 )
@@ -28,17 +29,7 @@ NEAR, ROOM = 0.08, 0.05
 # How strongly a constant is held where it starts, and what runs below `evidence.FAST` count.
 PRIOR, SLOW = 0.02, 0.4
 ALARMS, ENDS = 0.99, (0.1, 0.9)
-COLUMNS = (
-    ("memory", "memory_error", ".1%"),
-    ("AUC", "auc", ".3f"),
-    ("alarms", "false_alarms", ".1%"),
-    ("missed", "missed", ".1%"),
-    ("broken", "broken", ".0f"),
-    ("speed", "speed_error", ".1%"),
-    ("regret", "regret", ".1%"),
-    ("most", "regret_most", ".0%"),
-    ("crashes", "crashes_chosen", ".0f"),
-)
+COLUMNS = _GIVEN["columns"]
 Residuals = Callable[[TrainingConstants], NDArray[np.float64]]
 
 
@@ -52,12 +43,12 @@ def fit_shared(sources: Sequence[str]) -> TrainingConstants:
         ratios = np.concatenate([evidence.speed_ratios(name, how) for name in sources])
         return np.asarray(weight * np.log(ratios))
 
-    return refined(START, evidence.SHARED, off, NEAR)
+    return refined(START, SHARED, off, NEAR)
 
 
 def shared_of(how: TrainingConstants) -> TrainingConstants:
     """Where the fit of one framework began: what all share, else the start."""
-    return msgspec.structs.replace(START, **{name: getattr(how, name) for name in evidence.SHARED})
+    return msgspec.structs.replace(START, **{name: getattr(how, name) for name in SHARED})
 
 
 def fit(models: Sequence[str], shared: TrainingConstants) -> TrainingConstants:
@@ -92,10 +83,8 @@ def fit(models: Sequence[str], shared: TrainingConstants) -> TrainingConstants:
         chips=(evidence.CHIP,),
         region={"chips": (8.0, 512.0), "sequence": (4096.0, 4096.0)},
     )
-    how = refined(how, evidence.MEMORY, lambda at: np.log(made(at, "memory")) - memory, ROOM)
-    how = refined(
-        how, evidence.CLOCK, lambda at: weight * (speed - np.log(made(at, "tokens_per_s"))), NEAR
-    )
+    how = refined(how, MEMORY, lambda at: np.log(made(at, "memory")) - memory, ROOM)
+    how = refined(how, CLOCK, lambda at: weight * (speed - np.log(made(at, "tokens_per_s"))), NEAR)
     share = max(
         float(np.quantile(evidence.predict_runs(one, how)["memory"][one.ran], ALARMS)) / capacity
         for one in runs
@@ -183,7 +172,7 @@ def fit_and_write() -> str:
     doubt = np.concatenate([np.log(one.memory / one.runs.memory)[one.runs.ran] for one in held_out])
     spread = float(np.ptp(np.quantile(doubt, ENDS))) / 2 / NORMAL
     whole = msgspec.structs.replace(whole, memory=spread, piped=_piped(whole))
-    same = {name: getattr(whole, name) for name in (*evidence.MEMORY, "memory", "usable")}
+    same = {name: getattr(whole, name) for name in (*MEMORY, "memory", "usable")}
     shared = _ranged(_described(msgspec.structs.replace(shared, **same)), *ratios)
     of_litgpt = (
         "memory: runs of LitGPT on A100s of 40 GB (Lightning AI, Apache-2.0); times as typical"

@@ -9,22 +9,11 @@ import numpy as np
 
 from course_lib.core import BOUNDS, Estimate
 from course_lib.specs import Accelerator, chip, chips
-from course_book.explore.grid import Compute, Field
+from course_book.explore.grid import EXPLORERS, Compute, Field
 from course_book.text import t
 
 # The chips that explorers offer where every pair of them is computed.
-CHIPS = (
-    "v100-sxm2",
-    "a100-sxm-80",
-    "h100-sxm",
-    "h200-sxm",
-    "b200-sxm",
-    "l4",
-    "mi300x",
-    "tpu-v5e",
-    "tpu-v5p",
-    "tpu-v6e",
-)
+CHIPS: tuple[str, ...] = tuple(EXPLORERS["chips"])
 
 
 def names(keys: Sequence[str]) -> tuple[str, ...]:

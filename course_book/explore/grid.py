@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import product
 from typing import Any, Literal, Self, TypeAlias
 
@@ -22,6 +22,7 @@ from course_book.text import n, t
 
 # Shown where there is no value.
 NONE = "–"
+EXPLORERS: Mapping[str, Any] = load_toml(DATA / "explorers.toml", dict)
 
 Compute = Callable[[Mapping[str, Sequence[Any]]], Mapping[str, "Field"]]
 
@@ -258,14 +259,8 @@ def drawn(name: str) -> dict[str, Any]:
     'bound'
     """
     kinds = {"layers": list[ChartLayer], "rows": list[TableRow]}
-    given = _said(_given()[name])
+    given = _said(EXPLORERS[name])
     return {key: msgspec.convert(one, kinds.get(key, Any)) for key, one in given.items()}
-
-
-@cache
-def _given() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = load_toml(DATA / "explorers.toml", dict)
-    return found
 
 
 def _said(given: Any) -> Any:

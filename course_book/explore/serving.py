@@ -25,6 +25,7 @@ from course_lib.specs import (
     chip,
     chips,
     listed_models,
+    load_toml,
     model,
     outdated,
     quotes,
@@ -36,46 +37,15 @@ from course_tools import calibrate, energy
 from course_tools.counting import from_config
 from course_book.explore.choices import listed
 from course_book.explore.grid import NONE
+from course_book.files import DATA
 from course_book.text import Shown, Table, n, t, table
 
 OWN = "own"  # The model of a pasted configuration
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
-_HELD = ("bf16", "fp16", "fp8", "int8")
-_PACKED = ("fp4", "int4", "int4/32", "int4/128", "mxfp4", "nvfp4", "nf4", "awq", "gptq", "q4_0",
-           "q4_k_m", "q8_0")  # fmt: skip
-FORMATS = {
-    "weights": ("", *_HELD, *_PACKED),
-    "activations": ("", *_HELD),
-    "cache": ("", *_HELD),
-    "compute": ("", *_HELD, "fp4"),
-}
-START: Mapping[str, Any] = {
-    "model": "llama-3-8b",
-    "chip": "h100-sxm",
-    "count": 1,
-    "tp": 1,
-    "link": "",
-    "weights": "",
-    "activations": "",
-    "cache": "",
-    "compute": "",
-    "batch": 16,
-    "context": 4096,
-    "offer": 0,
-}
-TIMES = ("decode_light", "decode", "decode_likely", "prefill_light", "prefill", "prefill_likely")
-ROWS = {
-    "parameters": "",
-    "needed": "B",
-    "available": "B",
-    "most": "",
-    **dict.fromkeys(TIMES, "s"),
-    **dict.fromkeys(("user", "user_likely", "all", "all_likely"), ""),
-    **dict.fromkeys(("usd_least", "usd", "usd_prompt", "first"), ""),
-    "joules": "J",
-}
-# What of it is shown where the model does not fit, and so has neither speed nor price
-ALWAYS = ("parameters", "needed", "available", "most")
+# What can be chosen of formats, the state at first, and what is told of one, with its unit; and
+# what of that is told where the model does not fit, and so has neither speed nor price
+_GIVEN: Mapping[str, Any] = load_toml(DATA / "calculator.toml", dict)
+FORMATS, START, ROWS, ALWAYS = (_GIVEN[key] for key in ("formats", "start", "rows", "always"))
 MOST = 2**20  # Sequences, and tokens, beyond which nothing is offered
 # Share of the expected time that the bound falls below where kernels that wait for each other are
 # what to work on

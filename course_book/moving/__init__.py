@@ -5,46 +5,24 @@ from course_book.moving.collectives import all_reduce, sharded_matmul
 from course_book.moving.memory import fill, heads, hierarchy, shrink
 from course_book.moving.multiprocessors import coalescing, stages, waves
 from course_book.moving.requests import batching
-from course_book.moving.scene import (
-    NARROW,
-    TONES,
-    WIDE,
-    Moving,
-    Running,
-    Scene,
-    Shape,
-    color,
-    holds,
-    rows,
-)
 from course_book.moving.tiles import flash_attention, roofs, tiled_product
 from course_book.moving.timelines import backward_pass, fuse, overlap, pipeline
 
 __all__ = [
-    "NARROW",
-    "TONES",
-    "WIDE",
-    "Moving",
-    "Running",
-    "Scene",
-    "Shape",
     "all_reduce",
     "backward_pass",
     "batching",
     "coalescing",
-    "color",
     "fill",
     "flash_attention",
     "fuse",
     "heads",
     "hierarchy",
-    "holds",
     "journey",
     "machine",
     "overlap",
     "pipeline",
     "roofs",
-    "rows",
     "sharded_matmul",
     "shrink",
     "stages",

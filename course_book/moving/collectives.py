@@ -8,7 +8,7 @@ from course_lib import network as net
 from course_lib.core import Chip, Link
 from course_lib.network import Sharded
 from course_lib.network.costs import alpha_beta, cost, rate
-from course_book.moving.scene import Moving, Running, Scene, Shape, both, paced
+from course_book.moving.scene import GIVEN, Moving, Running, Scene, Shape, both, paced
 from course_book.text import n, t
 
 CHIPS, COLUMNS = 8, 4  # Chips and chunks, numbered along the rows of two by four
@@ -332,13 +332,7 @@ class _Way(NamedTuple):
     scatter: str | None = None
 
 
-_WAYS = {
-    "rows": _Way("B", "", "B"),
-    "columns": _Way("", "F", "F"),
-    "sums": _Way("D", "D", ""),
-    "scatter": _Way("D", "D", "B", "B"),
-    "gather": _Way("B", "D", "B"),
-}
+_WAYS = {name: _Way(**way) for name, way in GIVEN["cuts"].items()}
 _SHAPES = {"x": ("B", "D"), "w": ("D", "F"), "out": ("B", "F")}
 _PLACE = ("x", "y", "width", "height")
 

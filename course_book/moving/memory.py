@@ -13,7 +13,7 @@ from course_lib.specs.catalog import accelerator
 from course_lib.workloads import llm
 from course_lib.workloads.transformer import operators
 from course_tools.train import TrainingMemory
-from course_book.moving.scene import Moving, Scene, Shape, both
+from course_book.moving.scene import GIVEN, Moving, Scene, Shape, both
 from course_book.text import n, t
 
 GIB = 2.0**30
@@ -23,15 +23,7 @@ VIEWED = 1.85  # Of a chip's memory, how much a picture of it has room for
 _SPREAD = ("tensor", "pipeline", "context", "expert")
 TECHNIQUES = ("plain", "zero-1", "zero-2", "zero-3", *_SPREAD, "small", "selective", "full")
 # What a chip holds, in the order of the stack, and how it looks
-_PARTS: dict[str, dict[str, Any]] = {
-    "weights": {"tone": "chip"},
-    "gradients": {"tone": "network"},
-    "optimizer": {"tone": "memory"},
-    "activations": {"tone": "math"},
-    "logits": {"tone": "math-soft", "line": "math"},
-    "buffers": {"tone": "cache"},
-    "fragmentation": {"tone": "grid", "line": "muted"},
-}
+_PARTS: Mapping[str, dict[str, Any]] = GIVEN["parts"]
 _FAINT = 0.4
 _BEYOND = 1.15  # Of the chip's memory, how much there is room for at least
 

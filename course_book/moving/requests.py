@@ -11,33 +11,16 @@ from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator
 from course_tools.serve import Requests, engine, service
 from course_tools.serve.requests import LoggedStep
-from course_book.moving.scene import Moving, Running, Scene, Shape, both, passed, slowed
+from course_book.moving.scene import GIVEN, Moving, Running, Scene, Shape, both, passed, slowed
 from course_book.text import n, t
 
 _PLACES = 4
 SLOWER = 50  # Times, than on the chip, it plays
 # When each comes, s, and the tokens of its prompt and its answer
-_REQUESTS = (
-    (0.0, 1000, 14),
-    (0.015, 480, 26),
-    (0.04, 480, 12),
-    (0.075, 2500, 12),
-    (0.085, 750, 18),
-    (0.1, 1000, 10),
-    (0.12, 480, 22),
-    (0.18, 1500, 10),
-)
+_REQUESTS = GIVEN["requests"]
 # How the engine is set in each choice, beside what all of them have
-_WAYS: dict[str, dict[str, Any]] = {
-    "static": {},
-    "whole": {},
-    "chunks": {"enable_chunked_prefill": True, "max_num_batched_tokens": 512},
-    "little": {"num_gpu_blocks": 236},
-}
-_ALL = {"max_num_seqs": _PLACES, "max_num_batched_tokens": 8192, "num_gpu_blocks": 320}
-_ALL |= dict.fromkeys(
-    ("enable_chunked_prefill", "enable_prefix_caching", "async_scheduling"), False
-)
+_WAYS: dict[str, dict[str, Any]] = GIVEN["batching"]
+_ALL = {"max_num_seqs": _PLACES, **GIVEN["engine"]}
 # What a request does
 _TONES = {"wait": "muted", "again": "alarm", "prompt": "math", "decode": "memory"}
 # Who waits is a line; who is computed is a bar

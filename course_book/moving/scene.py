@@ -7,6 +7,8 @@ from html import escape
 from typing import Any
 
 from course_lib.core.checks import CourseError, known
+from course_lib.specs import load_toml
+from course_book.files import DATA
 from course_book.plot.colors import LINES, PATHS
 from course_book.plot.figure import GRID, INK, SHADES, on_paper
 from course_book.plot.labels import MUTED, is_wide
@@ -26,16 +28,9 @@ TONES = {
     "cache-soft": ("shade-2", SHADES[1]),
     "math-soft": ("shade-3", SHADES[2]),
 }
+GIVEN: Mapping[str, Any] = load_toml(DATA / "moving.toml", dict)
 # What SVG calls the attributes that have a shorter name here
-_SVG = {
-    "round": "rx",
-    "anchor": "text-anchor",
-    "thick": "stroke-width",
-    "size": "font-size",
-    "dash": "stroke-dasharray",
-    "flow": "stroke-dashoffset",
-    "cap": "stroke-linecap",
-}
+_SVG = GIVEN["svg"]
 _READING = 24.0  # Seconds in which all sentences of a play are read, where they are many
 
 

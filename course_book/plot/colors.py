@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+from course_lib.specs import load_toml
+from course_book.files import DATA
+
 # More than six are not apart for every kind of color vision: what has the same color never stands
 # in the same figure, or has another one there.
 LINES = ("#1a3ab8", "#883c00", "#297c73", "#6a427b", "#906a21", "#622a2e")
@@ -9,21 +12,9 @@ LINES = ("#1a3ab8", "#883c00", "#297c73", "#6a427b", "#906a21", "#622a2e")
 MARKERS = "osD^vP"
 # Places in `LINES` of what a number passes on its way, and of the arithmetic at its end.
 PATHS = {"memory": 1, "math": 2, "network": 3, "cache": 4}
-_OWN = {
-    "H100": 0,
-    "A100": 5,
-    "V100": 4,
-    "B200": 3,
-    "H200": 2,
-    "TPU v5e": 1,
-    "TPU v5p": 2,
-    "TPU v6e": 3,
-    "MI300X": 4,
-    "L4": 5,
-    "HBM": PATHS["memory"],
-    "VMEM": PATHS["cache"],
-    "NVLink": PATHS["network"],
-    "$T_{\\mathrm{math}}$": PATHS["math"],
+# What has a color of its own, by what its label begins with.
+_OWN: dict[str, int] = {
+    name: PATHS.get(of, of) for name, of in load_toml(DATA / "colors.toml", dict).items()
 }
 
 

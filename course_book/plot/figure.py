@@ -15,31 +15,18 @@ from matplotlib.scale import LogScale, LogTransform
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from course_lib.specs import load_toml
+from course_book.files import DATA
 from course_book.plot.labels import MUTED, NARROW, WIDE, Labels, Name, is_wide
 from course_book.text import Shown, n
 
 INK, GRID = "#1f2430", "#d9dde3"
 SHADES = ("#fbe9e3", "#fdf3d8", "#e2f3ea")
+_TONES = {"ink": INK, "grid": GRID, "muted": MUTED}
+# What matplotlib is told of every figure
 STYLE: dict[Any, Any] = {
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "lines.linewidth": 2,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "course",
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
+    name: _TONES.get(one, one) for name, one in load_toml(DATA / "figure.toml", dict).items()
 }
-
-
 OFFSET: dict[str, Any] = {"textcoords": "offset points"}
 DASHED: dict[str, Any] = {"color": MUTED, "linewidth": 1, "linestyle": (0, (3, 3)), "zorder": 1}
 

@@ -9,7 +9,7 @@ from importlib.metadata import distributions
 from importlib.util import find_spec
 from typing import Any
 
-from course_lib.core.checks import CourseError, shown
+from course_lib.core.checks import CourseError, shown, unfit
 
 # Entry points of this group print results: each gives the MIME bundle of what it is called with.
 GROUP = "course_book.printers"
@@ -192,10 +192,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str | Non
     """
     for name, value in (("header", header), ("rows", rows)):
         if not isinstance(value, list | tuple):
-            raise CourseError(f"{name} must be a list (got {shown(value)})")
+            raise unfit(name, "be a list", value)
     for row in (header, *rows):
         if not isinstance(row, list | tuple):
-            raise CourseError(f"row must be a list of cells (got {shown(row)})")
+            raise unfit("row", "be a list of cells", row)
         if len(row) != len(header):
             raise CourseError(
                 f"row must have {len(header)} cells, one per column (got {len(row)}: {row!r})"
@@ -208,8 +208,5 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str | Non
         sides = ["r" if any(map(_FIGURE.match, column)) else "l" for column in columns]
         align = "".join(["l", *sides]).ljust(len(header), "r")
     if not isinstance(align, str) or len(align) != len(header) or not set(align) <= {"l", "r"}:
-        raise CourseError(
-            f"align must have one letter, l or r, for each of {len(header)} columns (got "
-            f"{shown(align)})"
-        )
+        raise unfit("align", f"have one letter, l or r, for each of {len(header)} columns", align)
     return Table(header, rows, align)

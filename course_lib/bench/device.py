@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from course_lib.core.checks import CourseError, count, known, positive, shown, single
+from course_lib.core.checks import CourseError, count, known, positive, single, unfit
 from course_lib.specs import Accelerator, chip_of_device, unreadable
 
 CPU = Path("/sys/devices/system/cpu")
@@ -498,10 +498,7 @@ def _cpu_clock() -> tuple[float, str]:
 def _cpu_cache() -> float:
     if told := os.environ.get(CACHE, ""):
         if not told.isdecimal() or not int(told):
-            raise CourseError(
-                f"{CACHE} must be a whole number of bytes, such as 33554432, or not be set (got "
-                f"{shown(told)})"
-            )
+            raise unfit(CACHE, "be a whole number of bytes, such as 33554432, or not be set", told)
         return float(told)
     sizes = []
     for file in (CPU / "cpu0/cache").glob("index*/size"):

@@ -23,7 +23,7 @@ from course_lib.bench.device import Machine, Observed, cpu_peak_here, observe
 from course_lib.bench.operands import NumpyArrays
 from course_lib.bench.rows import Manifest, Row
 from course_lib.core import Work
-from course_lib.core.checks import CourseError, count, nonnegative, positive, shown, single, text
+from course_lib.core.checks import count, nonnegative, positive, single, text, unfit
 from course_lib.core.dtypes import BITS
 from course_lib.specs import chip
 
@@ -135,9 +135,7 @@ def _seconds(each: Any) -> Sequence[float]:
         or not each
         or not all(isinstance(one, int | float) for one in each)
     ):
-        raise CourseError(
-            f"once must return the seconds of its calls as a list (got {shown(each)})"
-        )
+        raise unfit("once", "return the seconds of its calls as a list", each)
     return each
 
 
@@ -154,10 +152,7 @@ def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int =
     0.01
     """
     if not callable(once):
-        raise CourseError(
-            f"once must be a function that runs so many calls and returns their seconds "
-            f"(got {shown(once)})"
-        )
+        raise unfit("once", "be a function that runs so many calls and returns their seconds", once)
     budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
     spent = 0.0
     recent: list[float] = []
@@ -339,11 +334,9 @@ def manifest(
     '00'
     """
     if not isinstance(here, Machine):
-        raise CourseError(f"here must be a Machine, from machine('cpu') (got {shown(here)})")
+        raise unfit("here", "be a Machine, from machine('cpu')", here)
     if not isinstance(started, Start):
-        raise CourseError(
-            f"started must be what start() gave at the beginning of the run (got {shown(started)})"
-        )
+        raise unfit("started", "be what start() gave at the beginning of the run", started)
     texts = {"lab": lab, "command": command, "sku": sku, "price_source": price_source}
     for name, value in texts.items():
         text(name, value)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import checks, formulas
-from course_lib.core.checks import CourseError, Numbers, plain, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown, unfit
 from course_lib.core.work import Unit, Work, launches
 
 BOUNDS = ("compute-bound", "memory-bound", "communication-bound")
@@ -126,7 +126,7 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     if not isinstance(given, Work):
         remedy = "pass ops.matmul(B, D, F), or Work(flops=…, bytes=…)"
         remedy = "it is bounded already" if isinstance(given, Estimate) else remedy
-        raise CourseError(f"work must be a Work (got {shown(given)}): {remedy}")
+        raise unfit("work", "be a Work", given, f"{remedy}")
     t_network = checks.nonnegative("comms", comms)
     checks.together(work=plain(work.flops + work.bytes), comms=t_network)
     peak, bandwidth = _rates(work, chip)
@@ -163,10 +163,7 @@ def total(**parts: Estimate) -> Estimate:
     if not parts:
         raise CourseError("total needs at least one part, e.g. total(up=estimate, down=estimate)")
     if wrong := [name for name, part in parts.items() if not isinstance(part, Estimate)]:
-        raise CourseError(
-            f"{wrong[0]} must be an Estimate (got {shown(parts[wrong[0]])}): pass roofline(work, "
-            f"chip)"
-        )
+        raise unfit(wrong[0], "be an Estimate", parts[wrong[0]], "pass roofline(work, chip)")
     return summed(parts)
 
 
@@ -204,9 +201,8 @@ def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
     {'peak': 0.0, 'bandwidth': 1.0, 'link': 0.0}
     """
     if not isinstance(estimate, Estimate):
-        raise CourseError(
-            f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, "
-            f"chip) or llm.decode(...)"
+        raise unfit(
+            "estimate", "be an Estimate", estimate, "pass roofline(work, chip) or llm.decode(...)"
         )
     shares = [(part.lower / estimate.lower, sensitivity(part)) for part in estimate.parts.values()]
     if shares:

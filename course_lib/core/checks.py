@@ -37,6 +37,15 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
+def unfit(name: str, wanted: str, given: Any, remedy: str = "") -> CourseError:
+    """The error to raise where an argument is not as it must be.
+
+    >>> str(unfit("tiles", "be a list", 8, "write [8]"))
+    'tiles must be a list (got 8): write [8]'
+    """
+    return CourseError(f"{name} must {wanted} (got {shown(given)}){remedy and f': {remedy}'}")
+
+
 def plain(values: Any) -> Numbers:
     """Return 0-d arrays and NumPy scalars as plain Python values, arrays unchanged."""
     if type(values) is float:

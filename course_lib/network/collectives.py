@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import checks
-from course_lib.core.checks import CourseError, Numbers, plain, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown, unfit
 from course_lib.core.links import Link, LinkLike, as_link
 from course_lib.network.costs import ALGORITHMS, Cost, alpha_beta, cost, rate
 from course_lib.specs import Accelerator, Node
@@ -50,9 +50,7 @@ def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = 
         )
     taking = np.asarray(checks.whole("each", node.chips if each is None else each))
     if np.any(taking > node.chips):
-        raise CourseError(
-            f"each must be at most the {node.chips} chips of a machine (got {shown(each)})"
-        )
+        raise unfit("each", f"be at most the {node.chips} chips of a machine", each)
     within = as_link(inside, "inside")
     port = np.asarray(node.ports.total_per_direction) / node.chips
     # An array leaves a machine by all of its ports: a library lays as many rings as there are
@@ -309,7 +307,7 @@ def latency_bound_size(
     """
     one, takes = as_link(link), cost(collective, n, algorithm)
     if np.any(np.asarray(takes.share) == 0):
-        raise CourseError(f"n must be two or more (got {shown(n)}): one chip sends nothing")
+        raise unfit("n", "be two or more", n, "one chip sends nothing")
     return plain(takes.hops * np.asarray(one.latency) * rate(one, takes) / takes.share)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from course_lib.core import Link
-from course_lib.core.checks import CourseError, count, positive, shown, together
+from course_lib.core.checks import CourseError, count, positive, together, unfit
 from course_lib.network.costs import cost
 
 ROUNDS = 60
@@ -76,9 +76,7 @@ def fit(
         part.ravel() for part in np.broadcast_arrays(np.asarray(takes.hops, float), moved, taken)
     )
     if not np.all(hops):
-        raise CourseError(
-            f"n must be two or more in every measurement (got {shown(n)}): one chip sends nothing"
-        )
+        raise unfit("n", "be two or more in every measurement", n, "one chip sends nothing")
     if times.size < 3 or np.unique(moved).size < 2:
         raise CourseError(
             f"bytes must hold three measurements or more of two sizes or more (got "

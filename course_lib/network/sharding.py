@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from course_lib import ops
 from course_lib.core import Chip, Estimate, Work, checks, roofline
-from course_lib.core.checks import CourseError, Numbers, plain, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown, unfit
 from course_lib.core.dtypes import itemsize
 from course_lib.core.links import LinkLike
 from course_lib.network.collectives import phases, resolve_link, seconds
@@ -118,7 +118,7 @@ def sharded_matmul(
     ('all-reduce', 'compute-bound')
     """
     if not isinstance(mesh, Mapping) or not mesh or not all(isinstance(axis, str) for axis in mesh):
-        raise CourseError(f"mesh must be chips by axis, {{'X': 4, 'Y': 2}} (got {shown(mesh)})")
+        raise unfit("mesh", "be chips by axis, {'X': 4, 'Y': 2}", mesh)
     chips: dict[str, Any] = {
         axis: np.asarray(checks.whole(f"mesh[{axis!r}]", size)) for axis, size in mesh.items()
     }
@@ -185,7 +185,7 @@ def _axes(
     name: str, axes: Mapping[str, str] | None, sizes: str, mesh: Mapping[str, ArrayLike]
 ) -> dict[str, str]:
     if not isinstance(axes, Mapping | None):
-        raise CourseError(f"{name} must be axes by size, {{{sizes[0]!r}: 'X'}} (got {shown(axes)})")
+        raise unfit(name, f"be axes by size, {{{sizes[0]!r}: 'X'}}", axes)
     found = dict(axes or {})
     for size, axis in found.items():
         checks.known(f"size in {name}", size, sizes)
@@ -230,9 +230,7 @@ def sharded_mlp(
     mesh = axes if mesh is None else mesh
     if not isinstance(mesh, Mapping) or set(mesh) != set(axes):
         said = ", ".join(f"{axis!r}: 8" for axis in axes)
-        raise CourseError(
-            f"mesh must have the axes of scheme={scheme!r}, {{{said}}} say (got {shown(mesh)})"
-        )
+        raise unfit("mesh", f"have the axes of scheme={scheme!r}, {{{said}}} say", mesh)
     on = accelerator(chip)
     chips: Any = prod(mesh[axis] for axis in axes)
     between = resolve_link(on, link, chips)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import Work, checks
-from course_lib.core.checks import CourseError, Numbers, plain, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown, unfit
 from course_lib.core.dtypes import BITS, element, itemsize, widest
 from course_lib.ops.vector import softmax
 
@@ -105,10 +105,7 @@ def attention(
     """
     b, q, t = checks.wholes(batch=batch, q_len=q_len, kv_len=kv_len)
     if np.any(np.asarray(t) < q):
-        raise CourseError(
-            f"kv_len must count the new tokens too: at least q_len {shown(q_len)} (got "
-            f"{shown(kv_len)})"
-        )
+        raise unfit("kv_len", f"count the new tokens too: at least q_len {shown(q_len)}", kv_len)
     many, shared = _heads(heads, kv_heads)
     key, value = checks.wholes(
         head_dim=head_dim, value_dim=head_dim if value_dim is None else value_dim
@@ -211,10 +208,7 @@ def attention_tiled(
         )
     if np.any(block < 1):
         least = f"{np.max(4 * d * size):g} B or more"
-        raise CourseError(
-            f"sram must hold four rows of head_dim {shown(head_dim)} in {x}: {least} (got "
-            f"{shown(sram)})"
-        )
+        raise unfit("sram", f"hold four rows of head_dim {shown(head_dim)} in {x}: {least}", sram)
     if outer == "queries":
         moved: Any = 2 * length * d * size + 2 * t * d * size * np.ceil(length / block)
     else:

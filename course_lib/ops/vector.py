@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import Kind, Unit, Work, checks
-from course_lib.core.checks import LARGEST, CourseError, Numbers, plain, shown
+from course_lib.core.checks import LARGEST, CourseError, Numbers, plain, shown, unfit
 from course_lib.core.dtypes import BITS, itemsize
 
 
@@ -86,10 +86,7 @@ class Pass(Work):
 def _count(shape: Shape) -> Numbers:
     """Elements of an array of this shape: one size, or a sequence of them."""
     if getattr(shape, "ndim", 0):
-        raise CourseError(
-            f"shape must be a tuple of sizes (got {shown(shape)}): of one size that "
-            f"varies write (sizes,)"
-        )
+        raise unfit("shape", "be a tuple of sizes", shape, "of one size that varies write (sizes,)")
     sizes: dict[str, Any] = {"shape": shape}
     if isinstance(shape, Sequence):
         sizes = {f"shape[{i}]": size for i, size in enumerate(shape)}
@@ -319,15 +316,11 @@ def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
     """
     # Source: [ivanov2021] section 4.
     if not isinstance(works, Sequence) or not works:
-        raise CourseError(
-            f"works must be a list of at least one operator, e.g. fuse([bias, gelu]) (got "
-            f"{shown(works)})"
-        )
+        raise unfit("works", "be a list of at least one operator, e.g. fuse([bias, gelu])", works)
     for i, work in enumerate(works):
         if not isinstance(work, Pass):
-            raise CourseError(
-                f"works[{i}] must be an operator of the vector unit that passes an array "
-                f"on (got {shown(work)})"
+            raise unfit(
+                f"works[{i}]", "be an operator of the vector unit that passes an array on", work
             )
         checks.together(**{f"works[{j}]": one.bytes for j, one in enumerate(works[: i + 1])})
         if work.dtype != works[0].dtype:
@@ -341,7 +334,7 @@ def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
                 f"B (got {work.read} B)"
             )
     if not isinstance(keep, Sequence):
-        raise CourseError(f"keep must be a list of positions (got {shown(keep)})")
+        raise unfit("keep", "be a list of positions", keep)
     wanted = {checks.count(f"keep[{i}]", one, 0) for i, one in enumerate(keep)}
     if wrong := sorted(wanted - set(range(len(works) - 1))):
         raise CourseError(

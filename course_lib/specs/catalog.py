@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import Estimate, Work, formulas
-from course_lib.core.checks import CourseError, count, known, nonnegative, shown, text
+from course_lib.core.checks import CourseError, count, known, nonnegative, shown, text, unfit
 from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.configurations import ConvNet, Model, Transformer, check
 from course_lib.specs.provenance import DATA, as_record, load_toml
@@ -120,7 +120,7 @@ def chip(key: str) -> Accelerator:
     course_lib.CourseError: chip 'h100' is ambiguous: choose one of h100-pcie, h100-sxm
     """
     if not isinstance(key, str):
-        raise CourseError(f"key must be a chip's key, as text (got {shown(key)}): {_CHIPS}")
+        raise unfit("key", "be a chip's key, as text", key, f"{_CHIPS}")
     files = {**_ours(), **_own()}
     return _of_file(files[_meant("chip", key, files, _CHIPS)])
 
@@ -144,9 +144,7 @@ def accelerator(given: Accelerator | str) -> Accelerator:
     """The chip itself or of this key."""
     found: Any = chip(given) if isinstance(given, str) else given
     if not hasattr(found, "peaks") or not hasattr(found, "bandwidth"):
-        raise CourseError(
-            f"chip must be a key of the spec table or an Accelerator (got {shown(found)})"
-        )
+        raise unfit("chip", "be a key of the spec table or an Accelerator", found)
     one: Accelerator = found
     return one
 
@@ -230,7 +228,7 @@ def model(key: str) -> Model:
     8
     """
     if not isinstance(key, str):
-        raise CourseError(f"key must be a model's key, as text (got {shown(key)}): {_MODELS}")
+        raise unfit("key", "be a model's key, as text", key, f"{_MODELS}")
     return _read_model(key)
 
 

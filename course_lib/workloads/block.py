@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from course_lib import ops
 from course_lib.core import Estimate, Unit, Work, total
-from course_lib.core.checks import CourseError, flag, shown
+from course_lib.core.checks import CourseError, flag, unfit
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, transformer
@@ -139,9 +139,7 @@ def estimate(works: Mapping[str, Work], chip: Accelerator | str) -> Estimate:
     """
     found, given = accelerator(chip), isinstance(works, Mapping) and works
     if not given or not all(isinstance(work, Work) for work in works.values()):
-        raise CourseError(
-            f"works must be operators by name, from operators(model) (got {shown(works)})"
-        )
+        raise unfit("works", "be operators by name, from operators(model)", works)
     return total(**{name: bounded(work, found) for name, work in works.items()})
 
 
@@ -186,6 +184,6 @@ def ridge_share(
     """
     found = accelerator(chip)
     if not isinstance(work, Work) or not isinstance(work.intensity, float):
-        raise CourseError(f"work must be one operator, from course_lib.ops (got {shown(work)})")
+        raise unfit("work", "be one operator, from course_lib.ops", work)
     on = found.ridge(work.dtype if dtype is None else dtype, work.unit if unit is None else unit)
     return float(min(1.0, work.intensity / on))

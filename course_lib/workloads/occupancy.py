@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core.checks import CourseError, Numbers, count, plain, positive, shown, together
+from course_lib.core.checks import CourseError, Numbers, count, plain, positive, together, unfit
 from course_lib.core.dtypes import itemsize, widest
 from course_lib.ops import WARP
 from course_lib.specs import Accelerator
@@ -97,7 +97,7 @@ def _limited(on: Accelerator) -> Accelerator:
 
 def _upto(name: str, value: int, most: int) -> int:
     if count(name, value) > most:
-        raise CourseError(f"{name} must be at most {most} (got {shown(value)})")
+        raise unfit(name, f"be at most {most}", value)
     return int(value)
 
 
@@ -189,9 +189,7 @@ def slice_of(
     on = _limited(accelerator(chip))
     units, latency = _known(on, "multiprocessors"), _known(on, "latency")
     if not isinstance(patch, tuple) or len(patch) != 2:
-        raise CourseError(
-            f"patch must be rows and columns of tiles, as (11, 12) (got {shown(patch)})"
-        )
+        raise unfit("patch", "be rows and columns of tiles, as (11, 12)", patch)
     rows, columns = (count(f"patch[{i}]", side) for i, side in enumerate(patch))
     high, wide, deep = count("bm", bm), count("bn", bn), count("bk", bk)
     left, right = (side * deep * itemsize(x, "x") for side in (high, wide))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import Work
-from course_lib.core.checks import EXACT, CourseError, Numbers, flag, shown, wholes
+from course_lib.core.checks import EXACT, CourseError, Numbers, flag, shown, unfit, wholes
 from course_lib.core.dtypes import itemsize
 from course_lib.ops.attention_kernels import attention_work, pairs, pairs_in_window
 from course_lib.ops.vector import embedding_work, norm_work
@@ -35,10 +35,7 @@ def passed(batch: ArrayLike, new: ArrayLike, context: ArrayLike) -> tuple[Number
     """Sequences, new tokens in each, and tokens that they look at, with themselves, checked."""
     sequences, each, seen = wholes(batch=batch, new=new, context=context)
     if np.any(np.asarray(seen) < each):
-        raise CourseError(
-            f"context must count the new tokens too: at least new {shown(new)} (got "
-            f"{shown(context)})"
-        )
+        raise unfit("context", f"count the new tokens too: at least new {shown(new)}", context)
     if np.any((tokens := sequences * each) >= EXACT):
         raise CourseError(f"batch times new must stay below 2**53 tokens (got {np.max(tokens):g})")
     return sequences, each, seen

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import Work, checks
-from course_lib.core.checks import CourseError, Numbers, plain, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown, unfit
 from course_lib.core.dtypes import itemsize
 from course_lib.ops.products import product
 from course_lib.specs import Transformer
@@ -98,9 +98,8 @@ def distinct(tokens: ArrayLike, experts: int, active: int) -> Numbers:
     """
     rows, every, visited = checks.wholes(tokens=tokens, experts=experts, active=active)
     if np.any(np.asarray(visited) > every):
-        raise CourseError(
-            f"active must be at most experts {shown(experts)} (got {shown(active)}): a "
-            f"token visits each once"
+        raise unfit(
+            "active", f"be at most experts {shown(experts)}", active, "a token visits each once"
         )
     return plain(active_experts(np.asarray(rows), every, visited))
 
@@ -126,7 +125,7 @@ def max_expert_load(
     rows, n = checks.whole("tokens", tokens), checks.count("chips", chips)
     favored = checks.single("skew", checks.positive("skew", skew))
     if favored < 1:
-        raise CourseError(f"skew must be 1, as chance alone has it, or more (got {shown(skew)})")
+        raise unfit("skew", "be 1, as chance alone has it, or more", skew)
     if every % n:
         raise CourseError(f"chips must divide experts {every} (got {n})")
     # The counts of the chips are alike and correlated, and are taken as normal: the largest is
@@ -158,13 +157,9 @@ def _expected_maximum(many: int) -> float:
 def require(model: Any, *fm: Any) -> None:
     """Raise unless these are a transformer and formats."""
     if not isinstance(model, Transformer):
-        raise CourseError(
-            f"model must be a Transformer (got {shown(model)}): pass course_lib.model('llama-3-8b')"
-        )
+        raise unfit("model", "be a Transformer", model, "pass course_lib.model('llama-3-8b')")
     if wrong := [one for one in fm if not isinstance(one, Formats)]:
-        raise CourseError(
-            f"fm must be the formats of a step (got {shown(wrong[0])}): pass formats('bf16')"
-        )
+        raise unfit("fm", "be the formats of a step", wrong[0], "pass formats('bf16')")
 
 
 def require_context(model: Transformer, name: str, length: Numbers) -> None:

@@ -151,10 +151,7 @@ def _pdf(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
     command += ["--no-pdf-header-footer", "--generate-pdf-document-outline"]
     command += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     command += [f"--print-to-pdf={file}", (work / "book.html").as_uri()]
-    done = _within_limit(command, work)
-    if done.returncode or not file.is_file():
-        said = f"chromium could not print the {book.lang} book"
-        raise CourseError(f"{said}:\n{done.stderr[-2000:].strip()}")
+    _make(file, command, f"chromium could not print the {book.lang} book")
     dated = rb"\g<1>" + f"{_day(book):%Y%m%d%H%M%S}".encode()
     file.write_bytes(_DATED.sub(dated, file.read_bytes()))
 
@@ -167,10 +164,7 @@ def _markdown(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
     (file.parent / "book.html").write_text(_page(book, chapters, paper=False), encoding="utf-8")
     command = [pypandoc.get_pandoc_path(), "book.html", "-f", "html-native_divs-native_spans"]
     command += ["-t", "gfm-raw_html+tex_math_dollars", "--wrap=none", "-o", str(file)]
-    done = _within_limit(command, file.parent)
-    if done.returncode:
-        said = f"pandoc could not write the {book.lang} book as Markdown"
-        raise CourseError(f"{said}:\n{done.stderr[-2000:].strip()}")
+    _make(file, command, f"pandoc could not write the {book.lang} book as Markdown")
 
 
 def _epub(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
@@ -222,11 +216,10 @@ def _epub(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
     command += ["-o", str(file), "--mathml", "--toc-depth=2", "--split-level=1"]
     command += ["--css", str(ASSETS / "epub.css"), "--epub-cover-image", "cover.svg"]
     command += [f"--metadata={name}={value}" for name, value in given.items() if value]
-    done = _within_limit(command, work, SOURCE_DATE_EPOCH=f"{_day(book).timestamp():.0f}")
+    failed = f"pandoc could not write the {book.lang} EPUB"
+    dated = f"{_day(book).timestamp():.0f}"
     # A resource not found, or maths not read, is only a warning to pandoc.
-    if done.returncode or "Could not" in done.stderr:
-        said = f"pandoc could not write the {book.lang} EPUB"
-        raise CourseError(f"{said}:\n{done.stderr[-2000:].strip()}")
+    _make(file, command, failed, "Could not", SOURCE_DATE_EPOCH=dated)
 
 
 def _day(book: Book) -> datetime:
@@ -238,15 +231,18 @@ def _day(book: Book) -> datetime:
     return datetime.combine(found, time(), UTC)
 
 
-def _within_limit(
-    command: Sequence[str], work: Path, **settings: str
-) -> subprocess.CompletedProcess[str]:
-    how: Any = {"cwd": work, "env": {**os.environ, **settings}, "timeout": TIMEOUT}
+def _make(
+    file: Path, command: Sequence[str], failed: str, fault: str = "", **settings: str
+) -> None:
+    """Run what writes a file, beside it; `fault` is what its messages have where it failed."""
+    how: Any = {"cwd": file.parent, "env": {**os.environ, **settings}, "timeout": TIMEOUT}
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, **how)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **how)
     except subprocess.TimeoutExpired:
         said = f"{Path(command[0]).name} took longer than {TIMEOUT} s for the book"
         raise CourseError(f"{said}: try again on an idle machine") from None
+    if done.returncode or not file.is_file() or (fault and fault in done.stderr):
+        raise CourseError(f"{failed}:\n{done.stderr[-2000:].strip()}")
 
 
 def _image(svg: str, file: Path) -> str:

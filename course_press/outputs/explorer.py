@@ -15,8 +15,13 @@ from markupsafe import Markup
 
 from course_lib import chip
 from course_lib.core import BOUNDS
-from course_book import explore, n, t
-from course_book.explore import Decode, Endless, Explorer, Roofline, TableRow, ranges, ticks
+from course_book import n, t
+from course_book.explore.engines import EngineExplorer
+from course_book.explore.grid import NONE, ChartLayer, Field, TableRow
+from course_book.explore.inference import Decode
+from course_book.explore.maps import Map, ticks
+from course_book.explore.operators import BALANCED, Roofline
+from course_book.explore.views import Endless, Explorer, color_of, ranges
 from course_book.plot import LINES, own_tone
 from course_book.text import PREFIXED
 from course_press.outputs.figure import page_svg
@@ -71,7 +76,7 @@ def payload(explorer: Explorer) -> dict[str, Any]:
         fields = explorer.here().fields
         table: dict[str, Any] = {
             "fields": {name: {"unit": of.unit, "words": of.words} for name, of in fields.items()},
-            **(explorer.given() if isinstance(explorer, explore.EngineExplorer) else {}),
+            **(explorer.given() if isinstance(explorer, EngineExplorer) else {}),
             **(_decode(explorer) if isinstance(explorer, Decode) else {}),
         }
     else:
@@ -134,7 +139,7 @@ def short(value: float, unit: str) -> str:
     return text.replace("e+", "e").replace("e-0", "e-")
 
 
-def _pack(one: explore.Field) -> dict[str, Any]:
+def _pack(one: Field) -> dict[str, Any]:
     # One string: half the size of a JSON array, whose encoder would write 9.89e14 as
     # 989000000000000.0.
     flat = np.asarray(one.values, dtype=float).ravel()
@@ -146,7 +151,7 @@ def _pack(one: explore.Field) -> dict[str, Any]:
     return {"axes": one.axes, "unit": one.unit, "words": one.words, "values": numbers}
 
 
-def _as_data(shown: explore.ChartLayer | TableRow) -> dict[str, Any]:
+def _as_data(shown: ChartLayer | TableRow) -> dict[str, Any]:
     return {
         name: value
         for name in shown.__slots__
@@ -162,7 +167,7 @@ def _axes(explorer: Explorer) -> dict[str, Any]:
             "label": label,
             "range": span,
             "unit": (_UNIT.findall(label) or [""])[0],
-            **({"ticks": ticks(explorer, name)} if isinstance(explorer, explore.Map) else {}),
+            **({"ticks": ticks(explorer, name)} if isinstance(explorer, Map) else {}),
         }
         for name, label, span in zip("xy", labels, ranges(explorer), strict=True)
     }
@@ -187,7 +192,7 @@ def _control(explorer: Explorer, name: str) -> dict[str, Any]:
 def _row(explorer: Explorer, row: TableRow, place: Mapping[str, int], i: int) -> dict[str, Any]:
     tone: int | str = ""
     if row.color is not None or row.along:
-        color = explore.color_of(explorer, row, place, i, explorer.state())
+        color = color_of(explorer, row, place, i, explorer.state())
         tone = "muted" if color is None else color + 1
     return {"tone": tone, "cells": [explorer.text(cell, place) for cell in row.cells]}
 
@@ -239,7 +244,7 @@ def _grabbed(explorer: Roofline) -> dict[str, Any]:
         "bounds": [t(bound) for bound in BOUNDS],
         "grips": GRIPS,
         "spans": SPANS,
-        "balanced": explore.BALANCED,
+        "balanced": BALANCED,
         "x": {"label": explorer.x_label, "range": SPANS["intensity"], "unit": "FLOP/B"},
         "y": {"label": explorer.y_label, "range": SPANS["peak"], "unit": "FLOP/s"},
     }
@@ -259,7 +264,7 @@ def _told(explorer: Roofline) -> dict[str, Any]:
             "tone": tone,
             "name": t(name),
             "width": f"{100 * times[name] / step.lower if step else 0:.1f}",
-            "text": n(times[name], "s") if step else explore.NONE,
+            "text": n(times[name], "s") if step else NONE,
         }
         for name, tone in (("compute-time", "tone-3"), ("memory-time", "tone-2"))
     ]

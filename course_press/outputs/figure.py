@@ -3,7 +3,9 @@
 import hashlib
 import re
 
-from course_book.plot import GRID, INK, LINES, MUTED, SHADES, Diagram, Plot
+from course_book.plot import LINES, Diagram, Plot
+from course_book.plot.figure import GRID, INK, SHADES
+from course_book.plot.labels import MUTED
 
 # The page's own colours take the place of these, so that a figure follows a light or a dark scheme.
 _TOKENS = {

@@ -7,8 +7,9 @@ from typing import Any
 
 from course_book.asking import TraceBox, Walk
 from course_book.exercises import Form, Parity, Question
-from course_book.explore import Calculator, Explorer
-from course_book.moving import Moving
+from course_book.explore.serving import Calculator
+from course_book.explore.views import Explorer
+from course_book.moving.scene import Moving
 from course_book.plot import Diagram, Plot
 from course_book.tables import Downloads, Folded
 from course_book.text import Shown, Table

@@ -5,7 +5,7 @@ from typing import Any
 from markupsafe import Markup
 
 from course_book import t
-from course_book.moving import TONES, Moving, Running, color, holds, rows
+from course_book.moving.scene import TONES, Moving, Running, color, holds, rows
 from course_press.outputs.written import data_script, number_marks, tool_words
 from course_press.source.assets import filled
 

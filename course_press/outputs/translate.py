@@ -20,6 +20,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from course_lib.core import attainable, checks, formulas, ridge
+from course_lib.specs import load_toml
 from course_tools.counting.quantization import begins
 from course_tools.diagnosis.page import asked
 from course_book.explore import averages, page
@@ -47,39 +48,9 @@ ROOTS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     ),
     "courseSteps": page.EVALUATED,
 }
-_TOLD = {
-    "coursePhysics": "course_lib.core's formulas, and averages of a loaded engine",
-    "courseSteps": "course_lib's steps",
-}
+_GIVEN: Mapping[str, Any] = load_toml(ASSETS / "translated.toml", dict)
 # What has no word in the Python that is translated, as JavaScript has it.
-WRITTEN = {
-    begins: """function begins(pattern, name) {
-  try { return new RegExp("^(?:" + pattern + ")").test(name); } catch (error) { return false; }
-}"""
-}
-_FRAME = """<script>
-// {comment}
-window.{name} = (function () {{
-"use strict";
-{given}
-{functions}
-return {{ {names} }};
-}})();
-</script>
-"""
-# What stands for NumPy's functions of one number; others are those of `Math`.
-_NUMPY = {
-    "any": "function (value) { return value; }",
-    "all": "function (value) { return value; }",
-    "asarray": "function (value) { return value; }",
-    "array_equal": "function (one, other) { return one === other; }",
-    "mod": "function (one, other) { return one % other; }",
-    "where": "function (test, one, other) { return test ? one : other; }",
-    "minimum": "Math.min",
-    "maximum": "Math.max",
-    "inf": "Infinity",
-    "nan": "NaN",
-}
+WRITTEN = {begins: _GIVEN["begins"]}
 # What only changes a value's type.
 _SAME = (bool, float, tuple)
 # Names that JavaScript keeps to itself.
@@ -96,8 +67,9 @@ def javascript(name: str = "coursePhysics") -> str:
     source = ast.unparse(ast.fix_missing_locations(ast.Module(found.functions, [])))
     script: str = py2js(source, inline_stdlib=True)
     names = ", ".join(f"{found.names[one]}: {found.names[one]}" for one in ROOTS[name])
-    return _FRAME.format(
-        comment=f"{_TOLD[name]}, translated by course_press.outputs.translate: change them there.",
+    frame: str = _GIVEN["frame"]
+    return frame.format(
+        comment=_GIVEN["comments"][name],
         name=name,
         given="\n".join(found.given()),
         functions=script.strip().replace("flx_", ""),
@@ -160,7 +132,8 @@ class _Translated:
     def given(self) -> Iterator[str]:
         """What the functions need beside each other."""
         if self.numpy:
-            used = (f"  {one}: {_NUMPY.get(one, f'Math.{one}')}" for one in sorted(self.numpy))
+            known = _GIVEN["numpy"]
+            used = (f"  {one}: {known.get(one, f'Math.{one}')}" for one in sorted(self.numpy))
             yield "\n".join(["var np = {", ",\n".join(used), "};"])
         if self.math:
             yield "var math = Math;"

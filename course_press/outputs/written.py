@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from course_book import t
-from course_book.explore import NONE
+from course_book.explore.grid import NONE
 from course_book.text import PREFIXED, language, marks
 
 

@@ -5,6 +5,7 @@ The index is as the engine in the browser would have made it, which has nothing 
 
 import json
 import re
+import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,38 +17,12 @@ from xml.etree import ElementTree
 
 from lxml import html
 
-# Elements that are no prose.
-LEFT_OUT = {"script", "style", "svg", "pre", "form", "button"}
-LEFT_OUT_CLASSES = {
-    "cell-code",
-    "anchor",
-    "header-section-number",
-    "equation-number",
-    "exercise-said",
-    "calculator",
-    "trace",
-    "explorer",
-    "guess",
-    "guesses",
-    "references",
-}
-# Elements that part words.
-BLOCKS = {
-    "p",
-    "li",
-    "td",
-    "th",
-    "tr",
-    "div",
-    "section",
-    "figure",
-    "figcaption",
-    "blockquote",
-    "summary",
-    "details",
-    "h4",
-    "br",
-}
+from course_press.source.assets import ASSETS
+
+# Elements that are no prose, their classes, and elements that part words.
+LEFT_OUT, LEFT_OUT_CLASSES, BLOCKS = map(
+    set, tomllib.loads((ASSETS / "searchable.toml").read_text(encoding="utf-8")).values()
+)
 SPACED = set("=≠<>≤≥≈≪≫+−±×⋅·→⇒⇔∈")
 
 

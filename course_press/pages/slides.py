@@ -82,7 +82,13 @@ def deck(book: Book, page: PrintedPage, body: str, cache: Cache) -> str:
 def makers() -> str:
     """A fingerprint of all that makes pages and decks of what is printed."""
     code = [*Path(__file__).parent.glob("*.py"), *Path(reading.__file__).parent.glob("*.py")]
-    files = [*code, *ASSETS.glob("*.j2"), *ASSETS.glob("*.html"), DATA / "words.csv"]
+    files = [
+        *code,
+        *ASSETS.glob("*.j2"),
+        *ASSETS.glob("*.html"),
+        *ASSETS.glob("*.toml"),
+        DATA / "words.csv",
+    ]
     return Cache.key([read_text(file) for file in sorted(files)])
 
 

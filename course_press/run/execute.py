@@ -23,6 +23,7 @@ import course_book
 from course_press.run import kernels
 from course_press.run.faults import find_faults
 from course_press.run.kernels import ChapterKernel, DeadKernelError
+from course_press.source.assets import ASSETS
 from course_press.source.book import languages
 from course_press.source.chapter import Cell, Chapter, Inline, Line
 from course_press.source.files import swap_in
@@ -35,21 +36,6 @@ PACKAGES = [
 ]
 # Seconds after which a cell is taken to hang.
 TIMEOUT = 600
-# How the names of environment variables start that cells, or what they import, may look at.
-STEERING = (
-    "COURSE_",
-    "LANG",
-    "LC_",
-    "TZ",
-    "PYTHON",
-    "MPL",
-    "MATPLOTLIB",
-    "OMP_",
-    "OPENBLAS_",
-    "MKL_",
-    "NPY_",
-    "SOURCE_DATE_EPOCH",
-)
 # Seconds for which a cached result that nobody asks for is kept.
 KEEP = 30 * 86_400
 # Runs of the same cells that are kept: with one state of the library, with another.
@@ -133,7 +119,7 @@ class Cache:
 class Surroundings:
     """What outputs depend on besides the chapter, as it is while this lives: each is read once.
     Its `key` is of what every run depends on: Python, the variables that steer it and its packages
-    (`STEERING`), how the book is cited, matplotlib's settings, and what runs the cells.
+    (`kernels.STEERING`), how the book is cited, matplotlib's settings, and what runs the cells.
     """
 
     def __init__(self, root: Path) -> None:
@@ -142,7 +128,7 @@ class Surroundings:
         of_a_run = ("COURSE_LANG", "COURSE_PRINT", "COURSE_RESULTS", "COURSE_CACHE")
         given |= dict.fromkeys(of_a_run, "")
         ours = [Path(__file__).with_name(name) for name in ("execute.py", "kernels.py", "shell.py")]
-        own = [root / "CITATION.cff", root / "matplotlibrc", *ours]
+        own = [root / "CITATION.cff", root / "matplotlibrc", ASSETS / "kernels.toml", *ours]
         own += [Path(given["MATPLOTLIBRC"])] if "MATPLOTLIBRC" in given else []
         self.root = root
         self._seen: dict[tuple[str, str], str] = {}
@@ -151,7 +137,7 @@ class Surroundings:
         self.folders = [*map(str, (root, *PACKAGES)), *chips]
         self.key = Cache.key(
             sys.version,
-            {name: given[name] for name in given if name.startswith(STEERING)},
+            {name: given[name] for name in given if name.startswith(tuple(kernels.STEERING))},
             {file.name: self.of("file", str(file)) for file in sorted(own)},
         )
 

@@ -15,11 +15,13 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from course_lib import CourseError
+from course_press.source.assets import ASSETS
 
 # Elsewhere kernels start one by one: macOS's own libraries do not survive a fork.
 FORKS = sys.platform == "linux"
@@ -28,20 +30,9 @@ LOCALE = {"LC_ALL": "C.UTF-8", "LANG": "C.UTF-8"}
 # No threads of NumPy's: they would not be there in a fork, and kernels run side by side.
 # What must stand in a kernel's environment before its Python starts.
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1", **LOCALE}
-# What takes long to import and is much used.
-PRELOADED = (
-    "course_press.run.shell",
-    "matplotlib.pyplot",
-    "matplotlib.mathtext",
-    "matplotlib.backends.backend_agg",
-    "matplotlib.backends.backend_svg",
-    "course_book.exercises",
-    "course_book.plot",
-    "course_book.tables",
-    "course_press.outputs",
-    "course_lib.network",
-    "course_lib.workloads",
-)
+# What takes long to import and is much used, and how the names of environment variables start that
+# cells, or what they import, may look at.
+PRELOADED, STEERING = tomllib.loads((ASSETS / "kernels.toml").read_text("utf-8")).values()
 
 
 class DeadKernelError(Exception):
@@ -188,7 +179,7 @@ def _serve(door: socket.socket) -> None:
     trace.start()
     for name in PRELOADED:
         importlib.import_module(name)
-    signal.signal(signal.SIGCHLD, _reap)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # leaves nothing of kernels that have ended
     pids = []
     while True:
         _, sockets, *_ = socket.recv_fds(door, 1, 1)
@@ -212,13 +203,6 @@ def _end(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:  # forked so lately that it leads no group yet
         os.kill(pid, signal.SIGKILL)
-
-
-def _reap(*_: Any) -> None:
-    """Leave nothing of kernels that have ended."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def _become(descriptor: int, door: socket.socket) -> None:

@@ -17,13 +17,14 @@ from course_lib.core.dtypes import itemsize
 from course_lib.network import all_reduce, between_nodes
 from course_lib.network.collectives import seconds as bound_of
 from course_lib.network.costs import cost
-from course_lib.specs import Accelerator, chip
+from course_lib.specs import Accelerator, chip, load_toml
 from course_lib.workloads import llm
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, calibrations, lend
 from course_tools.calibrate.errors import ELSEWHERE, FIT, LENT, TEST, FamilyErrors
 from course_tools.calibrate.links import LARGE_MESSAGE, message_factors
 from course_tools.calibrate.mixtures import FULL, MESSAGES, SENDERS
 from course_tools.calibrate.prediction import Prediction, collective, family_of, predict
+from course_tools.files import DATA
 from course_tools.measured import published
 from course_tools.measured.published import CHIPS, best_published, table
 
@@ -43,13 +44,7 @@ PAIRED = ("a100_pairwise_nvlink", 4, 4)
 PER_MACHINE = (1, 2, 4, 8)  # chips of each of two machines between which they were measured
 NORMAL = 1.2816  # standard deviations of a normal distribution that an 80 % range reaches
 # The node whose published all-reduces say what a chip's links and switch reach.
-SWITCHES = {
-    "h100-sxm": "8xH200 HGX",
-    "h200-sxm": "8xH200 HGX",
-    "b200-sxm": "8xB200 p6-b200",
-    "b300-sxm": "8xB200 p6-b200",
-    "gb200": "8xB200 p6-b200",
-}
+SWITCHES: Mapping[str, str] = load_toml(DATA / "evidence.toml", dict)["switches"]
 
 
 class Products(NamedTuple):

@@ -72,10 +72,9 @@ class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             hops = cost(kind, chips, algorithm).hops
             return _pieces(self, bound / self.bandwidth * _few(self, chips), hops)
         many = np.asarray(chips)
-        ring, adds = reduces(many, False), reduces(many, True)
-        if in_switch:
-            return _switched(self, bound, ring, adds)
-        return _reduced(self, bound, ring, adds, many)
+        if in_switch is None:
+            return reduce_seconds(self, bound, many)
+        return _switched(self, bound, reduces(many, False), reduces(many, True))
 
 
 def factors_of(one: Any, log_sigma: Any) -> list[Any]:
@@ -98,9 +97,11 @@ def reduce_seconds(link: Any, bound: Any, chips: Any) -> Any:
     it.
     """
     ring = reduces(chips, False)
+    around = _pieces(link, bound / link.bandwidth * _few(link, chips), ring.hops)
     if link.in_switch is None:
-        return _pieces(link, bound / link.bandwidth * _few(link, chips), ring.hops)
-    return _reduced(link, bound, ring, reduces(chips, True), chips)
+        return around
+    quicker = np.minimum(around, _switched(link, bound, ring, reduces(chips, True)))
+    return np.where(chips >= link.in_switch.chips, quicker, around)
 
 
 def exchange_seconds(link: Any, bound: Any, chips: Any) -> Any:
@@ -108,12 +109,6 @@ def exchange_seconds(link: Any, bound: Any, chips: Any) -> Any:
     evaluate it.
     """
     return _pieces(link, bound / link.bandwidth * _few(link, chips), 1)
-
-
-def _reduced(link: Any, lasts: Any, ring: Any, adds: Any, chips: Any) -> Any:
-    around = _pieces(link, lasts / link.bandwidth * _few(link, chips), ring.hops)
-    quicker = np.minimum(around, _switched(link, lasts, ring, adds))
-    return np.where(chips >= link.in_switch.chips, quicker, around)
 
 
 def _switched(link: Any, lasts: Any, ring: Any, adds: Any) -> Any:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from course_lib.core.checks import CourseError, count, shown
+from course_lib.core.checks import CourseError, count, shown, unfit
 from course_tools.counting.tracing import NAME, register
 
 REMEDY = "install what builds it, pip install -e '.[torch,models]' in the book's folder"
@@ -272,7 +272,7 @@ def lend(module: Any, inputs: Any, named: Any) -> Iterator[Built]:
     import torch
 
     if not callable(module):
-        raise CourseError(f"module must be a torch.nn.Module or a function (got {shown(module)})")
+        raise unfit("module", "be a torch.nn.Module or a function", module)
     whole, made = module, dict[int, Any]()
     if not isinstance(module, torch.nn.Module):
         whole = torch.nn.Module()
@@ -342,9 +342,7 @@ def from_function(named: str) -> Built:
             made = function()
     built, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(built, torch.nn.Module):
-        raise CourseError(
-            f"{named} must return a torch.nn.Module, or one and its inputs (got {shown(made)})"
-        )
+        raise unfit(named, "return a torch.nn.Module, or one and its inputs", made)
     take_memory(built, mode)
     built.eval()
     dtype = _usual(list(built.parameters()))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from course_lib.core.checks import CourseError
+from course_tools.counting.quantization import CALLED
 
 # ggml.h and ggml-common.h: a type's elements in a block, and the block's bytes.
 TYPES = {
@@ -19,20 +20,7 @@ TYPES = {
 # docs/gguf.md: how a value's type is packed; 8 is text and 9 a list.
 PACKED = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 KINDS = {"qwen3moe": "qwen3_moe", "gpt-oss": "gpt_oss", "glm4moe": "glm4_moe"}
-# Keys of a GGUF file, and of a config.json.
-KEYS = {
-    "block_count": "num_hidden_layers",
-    "embedding_length": "hidden_size",
-    "feed_forward_length": "intermediate_size",
-    "expert_feed_forward_length": "moe_intermediate_size",
-    "attention.head_count": "num_attention_heads",
-    "attention.head_count_kv": "num_key_value_heads",
-    "attention.key_length": "head_dim",
-    "attention.sliding_window": "sliding_window",
-    "context_length": "max_position_embeddings",
-    "expert_count": "num_experts",
-    "expert_used_count": "num_experts_per_tok",
-}
+KEYS = CALLED["gguf"]  # of a GGUF file, and of a config.json
 SUFFIXES = (".safetensors", ".gguf", ".index.json")
 
 

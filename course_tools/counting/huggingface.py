@@ -14,16 +14,9 @@ from course_tools.counting.quantization import is_size
 PLAIN = "llama mistral qwen2 qwen3 gemma phi3 granite smollm3 arcee seed_oss olmo2 gemma3"
 # Architectures of norms with a bias.
 LAYERED = "gpt2 gpt_bigcode gpt_neox opt bloom falcon starcoder2 stablelm nemotron"
-# Architectures of RMS norms and experts, and the keys that say how many.
-EXPERTS = {
-    "mixtral": ["num_local_experts"],
-    "gpt_oss": ["num_local_experts"],
-    "qwen3_moe": ["num_experts", "num_local_experts"],
-    "olmoe": ["num_experts", "num_local_experts"],
-    "glm4_moe": ["n_routed_experts", "num_local_experts"],
-    "deepseek_v2": ["n_routed_experts", "num_local_experts"],
-    "deepseek_v3": ["n_routed_experts", "num_local_experts"],
-}
+# Architectures of RMS norms and experts, and the keys that say how many; and sizes of Gemma 3's
+# text that published configurations leave to the architecture.
+EXPERTS, GEMMA = quantization.CALLED["experts"], quantization.CALLED["gemma"]
 GPT = ["gpt2", "gpt_bigcode"]
 # Architectures whose first layers may have no experts.
 DEEP = ["glm4_moe", "deepseek_v2", "deepseek_v3"]
@@ -31,25 +24,8 @@ LATENT = ["deepseek_v2", "deepseek_v3"]
 # Architectures whose output matrix is the embedding where nothing is said.
 TIED = "gemma gemma3 smollm3 gpt2 gpt_bigcode opt bloom falcon starcoder2"
 # Keys of sizes that may be left out.
-WHOLE = (
-    "head_dim num_key_value_heads num_kv_heads q_lora_rank n_inner ffn_hidden_size sliding_window "
-    "seq_length word_embed_proj_dim n_shared_experts sliding_window_pattern"
-)
-SWITCHES = (
-    "tie_word_embeddings attention_bias attention_out_bias mlp_bias use_bias bias use_qkv_bias "
-    "use_qk_norm use_sliding_window use_parallel_residual multi_query parallel_attn "
-    "new_decoder_architecture do_layer_norm_before"
-)
+WHOLE, SWITCHES = quantization.CALLED["whole"], quantization.CALLED["switches"]
 SEEING = "hidden_size intermediate_size num_hidden_layers patch_size image_size"
-# Sizes of Gemma 3's text that published configurations leave to the architecture.
-GEMMA: dict[str, Any] = {
-    "vocab_size": 262208,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "max_position_embeddings": 131072,
-    "sliding_window": 4096,
-}
 
 
 def sizes(config: dict[str, Any]) -> dict[str, Any]:

@@ -14,17 +14,12 @@ from typing import Any
 
 from course_lib.core.checks import CourseError
 from course_tools.counting.building import Built, failing
+from course_tools.counting.quantization import CALLED
 from course_tools.counting.records import Trace
 from course_tools.counting.tracing import CURRENT, MANY, Recorder, tensors_in
 
 # Kinds of a cache's layers of which the last token can be taken away again.
-_KNOWN = (
-    "DynamicLayer",
-    "DynamicSlidingWindowLayer",
-    "DynamicIndexedLayer",
-    "LinearAttentionLayer",
-    "LinearAttentionAndFullAttentionLayer",
-)
+_KNOWN = CALLED["cache-layers"]
 _CACHES = ("past_key_values", "cache_params", "state")
 # Samples of a second of sound, which models of it are given.
 SECOND = 16_000

@@ -5,69 +5,21 @@ what that can translate, as `course_tools.counting.huggingface` does.
 """
 
 import re
+import tomllib
 from typing import Any
 
 from course_lib.core.dtypes import SCALED
+from course_tools.files import DATA
 
+# What a config.json and a GGUF file call things.
+CALLED = tomllib.loads((DATA / "counting" / "configurations.toml").read_text(encoding="utf-8"))
 # What torch calls formats.
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32"}
-# ModelOpt's names: the format of weights, and of the arithmetic if activations are quantised.
-ALGORITHMS = {
-    "FP8": ["fp8", "fp8"],
-    "FP8_PER_CHANNEL_PER_TOKEN": ["fp8", "fp8"],
-    "FP8_PB_WO": ["fp8-block", ""],
-    "NVFP4": ["nvfp4", "fp4"],
-    "NVFP4_AWQ": ["nvfp4", "fp4"],
-    "W4A16_NVFP4": ["nvfp4", ""],
-    "W4A8_NVFP4_FP8": ["nvfp4", "fp8"],
-    "W4A16_AWQ": ["int4/128", ""],
-    "W4A8_AWQ": ["int4/128", "fp8"],
-    "W8A16": ["int8", ""],
-    "W8A8_SQ_PER_CHANNEL": ["int8", "int8"],
-    "INT8": ["int8", "int8"],
-    "MXFP8": ["mxfp8", "fp8"],
-    "W4A8_MXFP4_FP8": ["mxfp4", "fp8"],
-    "UNQUANTIZED": ["", ""],
-}
+# ModelOpt's names, with the formats of weights and of arithmetic; the module of a layer that each
+# matrix of a `Transformer` is; and architectures that call these otherwise.
+ALGORITHMS, PLACES, OTHERWISE = (CALLED[name] for name in ("algorithms", "places", "otherwise"))
 # Under which keys a configuration lists what stays as it was.
 IGNORED = "ignore modules_to_not_convert ignored_layers exclude_modules llm_int8_skip_modules"
-# The module of a layer that each matrix of a `Transformer` is.
-PLACES = {
-    "attention.q": "self_attn.q_proj",
-    "attention.k": "self_attn.k_proj",
-    "attention.v": "self_attn.v_proj",
-    "attention.out": "self_attn.o_proj",
-    "attention.q_down": "self_attn.q_a_proj",
-    "attention.q_up": "self_attn.q_b_proj",
-    "attention.kv_down": "self_attn.kv_a_proj_with_mqa",
-    "attention.kv_up": "self_attn.kv_b_proj",
-    "attention.absorb_k": "self_attn.kv_b_proj",
-    "attention.absorb_v": "self_attn.kv_b_proj",
-    "mlp.gate": "mlp.gate_proj",
-    "mlp.up": "mlp.up_proj",
-    "mlp.down": "mlp.down_proj",
-    "experts.gate": "mlp.experts.0.gate_proj",
-    "experts.up": "mlp.experts.0.up_proj",
-    "experts.down": "mlp.experts.0.down_proj",
-    "shared.shared_gate": "mlp.shared_experts.gate_proj",
-    "shared.shared_up": "mlp.shared_experts.up_proj",
-    "shared.shared_down": "mlp.shared_experts.down_proj",
-}
-# Architectures that call these otherwise.
-OTHERWISE = {
-    "phi3": {
-        "self_attn.q_proj": "self_attn.qkv_proj",
-        "self_attn.k_proj": "self_attn.qkv_proj",
-        "self_attn.v_proj": "self_attn.qkv_proj",
-        "mlp.gate_proj": "mlp.gate_up_proj",
-        "mlp.up_proj": "mlp.gate_up_proj",
-    },
-    "mixtral": {
-        "mlp.experts.0.gate_proj": "block_sparse_moe.experts.0.w1",
-        "mlp.experts.0.up_proj": "block_sparse_moe.experts.0.w3",
-        "mlp.experts.0.down_proj": "block_sparse_moe.experts.0.w2",
-    },
-}
 
 
 def declared(config: dict[str, Any], layers: int, dense: int, tied: bool) -> dict[str, Any]:

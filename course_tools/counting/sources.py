@@ -11,21 +11,16 @@ from typing import Any
 
 import msgspec
 
-from course_lib.core.checks import CourseError, known, shown, text
+from course_lib.core.checks import CourseError, known, shown, text, unfit
 from course_lib.specs import Model, Transformer, model, models
 from course_lib.specs.provenance import Figure, as_record
 from course_tools.counting.building import limit_of
 from course_tools.counting.headers import SUFFIXES, stored
 from course_tools.counting.huggingface import is_known, size_names, sizes
+from course_tools.counting.quantization import CALLED
 
 DATA = Path(__file__).parents[1] / "data"
-_SAID = {
-    "architecture": "model_type {name!r} is not one that a Transformer describes to the last "
-    "parameter: course predict traces it where transformers is installed",
-    "key": "config lacks {name!r}: add it, as the model's config.json on the hub has it",
-    "value": "config's {name!r} is {value}, which a Transformer does not have: correct it, or let "
-    "course predict trace the model",
-}
+_SAID = CALLED["said"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +156,7 @@ def config_of(content: str, where: str) -> dict[str, Any]:
     except RecursionError:
         raise CourseError(f"{where}: nested too deeply for a configuration") from None
     if not isinstance(found, dict):
-        raise CourseError(
-            f"{where} must hold an object, as a config.json does (got {shown(found)})"
-        )
+        raise unfit(where, "hold an object, as a config.json does", found)
     return found
 
 
@@ -205,9 +198,7 @@ def from_config(config: Mapping[str, Any], name: str = "") -> Transformer:
     8030261248
     """
     if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
-        raise CourseError(
-            f"config must be what a config.json holds, a dictionary (got {shown(config)})"
-        )
+        raise unfit("config", "be what a config.json holds, a dictionary", config)
     config = _described(config)
     found = _whole(sizes(config))
     if refused := found.pop("refused"):
@@ -228,10 +219,10 @@ def from_config(config: Mapping[str, Any], name: str = "") -> Transformer:
 def _described(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration in the types and under the architecture's name that are read here."""
     if not isinstance(config.get("model_type"), str | None):
-        raise CourseError(f"config's 'model_type' must be text (got {shown(config['model_type'])})")
+        raise unfit("config's 'model_type'", "be text", config["model_type"])
     for key in ("architectures", "layer_types", "mlp_only_layers"):
         if not isinstance(config.get(key), list | tuple | None):
-            raise CourseError(f"config's {key!r} must be a list (got {shown(config[key])})")
+            raise unfit(f"config's {key!r}", "be a list", config[key])
     if not is_known(str(config.get("model_type")).removesuffix("_text")):
         for name in config.get("architectures") or []:
             bare = str(name).removesuffix("ForCausalLM")

@@ -33,21 +33,7 @@ _SAME = ("_softmax", "_log_softmax", "softmax", "log_softmax")
 _NORMS = re.compile(
     r"(native|cudnn|miopen)_batch_norm|(native_)?(layer|group)_norm|(_fused_)?rms_norm"
 )
-_SUMS = [
-    "sum",
-    "mean",
-    "var",
-    "std",
-    "norm",
-    "linalg_vector_norm",
-    "var_mean",
-    "amax",
-    "amin",
-    "argmax",
-    "argmin",
-    "max",
-    "min",
-]
+_SUMS = re.compile(r"sum|mean|var|std|norm|linalg_vector_norm|var_mean|(a|arg)?(max|min)")
 _COMPARISONS = re.compile(r"(eq|ne|gt|lt|ge|le|logical_\w+)_?")
 # Operators of engines that write keys and values into a cache, of which they touch what they write.
 _CACHES = re.compile(r"(reshape|concat)_and_cache\w*|store_(kv_?)?cache\w*|set_kv_(buffer|cache)")
@@ -290,9 +276,9 @@ def _elements(name: str, kind: str, inputs: list[Operand]) -> Counts | None:
         return Counts(0.0, read + first.elements * names.BYTES[first.dtype], first.dtype)
     if name in _SAME or _NORMS.fullmatch(name):
         return Counts(flops, read + first.elements * names.BYTES[first.dtype], first.dtype)
-    if name in _SUMS and len(inputs) == 1:
+    if _SUMS.fullmatch(name) and len(inputs) == 1:
         return Counts(flops, read, first.dtype)
-    if kind != "elementwise" and name not in _SUMS[-2:]:
+    if kind != "elementwise" and name not in ("max", "min"):
         return None
     # As torch promotes them: to the widest of the floating-point formats.
     floats = [one.dtype for one in inputs if one.dtype[:2] in ("fp", "bf")]

@@ -22,7 +22,7 @@ CAUSES = (
     "at-roof",  # the time is near what the bounds allow
     "unknown",  # the trace shows none of these
 )
-# The seeded traces, which tools/seeded_traces.py makes.
+# The seeded traces, which tests/course_tools/diagnosis/seeded_traces.py makes.
 FOLDER = DATA / "traces"
 # Which cause each trace was made to show; the last shows none, a CUDA graph in one row.
 SEEDED = CAUSES

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.core.checks import CourseError, Numbers, known, plain, shown
+from course_lib.core.checks import CourseError, Numbers, known, plain, unfit
 from course_lib.core.links import LinkLike, as_link
 from course_lib.network.collectives import seconds
 from course_lib.network.sharding import SCHEMES
@@ -132,9 +132,7 @@ def bits(dtype: str) -> int:
 def program(text: str) -> HloProgram:
     """Read a compiled program, what ``compiled.as_text()`` of JAX returns."""
     if not isinstance(text, str) or not text.lstrip().startswith("HloModule"):
-        raise CourseError(
-            f"text must be a compiled program, as compiled.as_text() returns it (got {shown(text)})"
-        )
+        raise unfit("text", "be a compiled program, as compiled.as_text() returns it", text)
     computations: dict[str, Computation] = {}
     entry, open_ = "", None
     for line in re.sub(r"/\*.*?\*/", "", text).splitlines():
@@ -253,9 +251,8 @@ def compiled_seconds(
     listed: Sequence[Any] = found if isinstance(found, list | tuple) else [found]
     for one in listed:
         if not isinstance(one, CompiledCollective):
-            raise CourseError(
-                f"found must hold compiled collectives (got {shown(found)}): pass "
-                f"compiled_collectives(text)"
+            raise unfit(
+                "found", "hold compiled collectives", found, "pass compiled_collectives(text)"
             )
     total = 0.0 * np.asarray(as_link(link).total_per_direction)
     for one in listed:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.specs import Transformer
+from course_lib.specs import Transformer, load_toml
 from course_lib.specs.catalog import decoder
 from course_tools.calibrate.errors import LENT, TEST, FamilyErrors
 from course_tools.files import DATA
@@ -82,15 +82,7 @@ def errors(*, calibrated: bool = True) -> Mapping[str, float]:
 # Llama-3.1 has the sizes of Llama 3, and a longer context; R1 those of V3. Qwen3-32B is a Llama
 # whose queries and keys are normed: its config.json.
 _CONTEXT = 131072
-_QWEN = {
-    "layers": 64,
-    "width": 5120,
-    "heads": 64,
-    "ffn": 25600,
-    "vocab": 151936,
-    "qk_norm": "head",
-    "key": "qwen3-32b",
-}
+_QWEN: Mapping[str, Any] = load_toml(DATA / "evidence.toml", dict)["qwen3-32b"]
 _FORMATS = {"fp8": ("fp8", "fp8"), "fp8_block": ("fp8", "fp8"), "nvfp4": ("nvfp4", "fp4")}
 # Whose first tokens come all together, again and again: lengths that were all the same. Others
 # draw them from four fifths of the length upward, as InferenceMAX does.

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from course_lib.core.checks import CourseError, count, known, nonnegative, positive, shown, text
+from course_lib.core.checks import CourseError, count, known, nonnegative, positive, text, unfit
 from course_lib.specs import Accelerator, load_toml
 from course_tools.files import DATA
 from course_tools.serve.queues import speculated
@@ -174,9 +174,7 @@ def engine(given: EngineSettings | Path | str, **settings: Any) -> EngineSetting
     elif isinstance(given, str | Path) and str(given).endswith(".json"):
         found = _from_file(Path(given))
     else:
-        raise CourseError(
-            f"engine must be one of {', '.join(engines())} or a .json file (got {shown(given)})"
-        )
+        raise unfit("engine", f"be one of {', '.join(engines())} or a .json file", given)
     return _with(found, settings)
 
 
@@ -189,7 +187,7 @@ def _from_file(path: Path) -> EngineSettings:
     except ValueError as error:
         raise CourseError(f"engine {str(path)!r} is not JSON: {error}") from None
     if not isinstance(record, Mapping):
-        raise CourseError(f"engine {str(path)!r} must hold an object (got {shown(record)})")
+        raise unfit(f"engine {str(path)!r}", "hold an object", record)
     resolved, hardware = (record.get(name) for name in ("resolved_config", "hardware"))
     places = [record]
     for of in (record, resolved if isinstance(resolved, Mapping) else {}):

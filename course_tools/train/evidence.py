@@ -10,9 +10,10 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from course_lib.core.checks import known
-from course_lib.specs import Transformer, model
+from course_lib.specs import Transformer, load_toml, model
 from course_tools.calibrate.errors import ELSEWHERE, TEST, FamilyErrors
 from course_tools.calibrate.evidence import NORMAL
+from course_tools.files import DATA
 from course_tools.measured.published import table
 from course_tools.train import parallelism, steps
 from course_tools.train.counts import PASSES, flops, layer_sizes
@@ -25,25 +26,9 @@ TABLE, CHIP, SEQUENCE = "train_ultrascale_1B_8B", "h100-sxm", 4096
 PLAYBOOK = "nanotron"  # the framework of its runs
 # MFU above which speeds are compared: slower runs have faults that no model of a step has.
 FAST = 0.15
-# The constants that are fitted: to the memory of the runs that worked, and to their steps.
-MEMORY = ("fragmentation", "gathered", "passing", "runtime")
-# Those of all frameworks, fitted to the speeds of several.
-SHARED = ("products", "attention", "traffic", "fused", "routed", "hides")
-CLOCK = (
-    "traffic",
-    "launch",
-    "launch_shared",
-    "stall",
-    "nvlink",
-    "ports",
-    "gradients",
-    "update",
-    "pressure",
-    "far_ports",
-    "far_stage",
-)
 BEST, FEW = 0.9, 8.0  # of the playbook's runs: how near the fastest, on how many machines
 _BATCH = 256
+_GIVEN: Mapping[str, Any] = load_toml(DATA / "evidence.toml", dict)
 _ARRAYS = ("machines", "ran", "tokens_per_s", "mfu", "memory")
 _COUNTED = ("dp", "pp", "tp", "zero", "mbs", "grad_acc")
 Array = NDArray[np.float64]
@@ -285,19 +270,8 @@ class OtherRuns(NamedTuple):
     tokens_per_s: Array  # of a chip
 
 
-# Models of the recipes by their names there; the others' sizes stand in no file of the catalogue.
-_RECIPES = {
-    "deepseek-v3": "deepseek-v3",
-    "DeepSeek3-671B-MaxText": "deepseek-v3",
-    "llama3.1-405b": "llama-3-405b",
-    "Llama3.1-70B-MaxText": "llama-3-70b",
-    "Llama3.1-8B-MaxText": "llama-3-8b",
-    "Mistral-7B-MaxText": "mistral-7b",
-    "Mixtral-8x7B-MaxText": "mixtral-8x7b",
-}
-# MaxText's page on v5e says its models' parameters and no shape: models about as large stand in.
-_STAND_IN = {"16B": "llama-2-13b", "32B": "mpt-30b", "64B": "llama-2-70b", "128B": "gpt-3-175b"}
-_FOUNDRY = {"a100_80gb": "a100-sxm-80", "a100_40gb": "a100-sxm-40"}
+# Models of published runs, and chips, by their names there
+_RECIPES, _STAND_IN, _FOUNDRY = (_GIVEN[name] for name in ("recipes", "stand-in", "foundry"))
 _TOKENS, _SEQUENCES = 2048, 4  # of a sequence, and sequences of a chip, where MaxText says neither
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from course_lib.core import Link
-from course_lib.core.checks import CourseError, Numbers, count, known, plain, shown, wholes
+from course_lib.core.checks import CourseError, Numbers, count, known, plain, shown, unfit, wholes
 from course_lib.network.collectives import Phases, between_nodes, phases
 from course_lib.specs import Accelerator, load_toml
 from course_lib.specs.catalog import accelerator
@@ -92,7 +92,7 @@ def cluster(chips: str | Cluster | Accelerator, number: int | None = None) -> Cl
     if isinstance(chips, Cluster):
         return chips
     if not isinstance(chips, str | Accelerator):
-        raise CourseError(f"chips must be text as '64xh100-sxm' (got {shown(chips)})")
+        raise unfit("chips", "be text as '64xh100-sxm'", chips)
     many, which = number, chips
     if isinstance(chips, str) and (said := re.fullmatch(r"\s*(\d{1,9})\s*x\s*(\S+)\s*", chips)):
         if number is not None:
@@ -273,9 +273,7 @@ def layout(text: str | Layout) -> Layout:
     if isinstance(text, Layout):
         return text
     if not isinstance(text, str):
-        raise CourseError(
-            f"layout must be a Layout, or text as 'dp=8,tp=8,zero=1' (got {shown(text)})"
-        )
+        raise unfit("layout", "be a Layout, or text as 'dp=8,tp=8,zero=1'", text)
     found: dict[str, Any] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, equals, value = (one.strip() for one in part.partition("="))
@@ -286,7 +284,7 @@ def layout(text: str | Layout) -> Layout:
         if name in found:
             raise CourseError(f"text of a layout names {name} twice (got {shown(text)})")
         if name in NUMBERS and not value.isdecimal():
-            raise CourseError(f"{name} must be one whole number (got {shown(value)})")
+            raise unfit(name, "be one whole number", value)
         found[name] = int(value) if name in NUMBERS else value
     return Layout(**found)
 

@@ -15,6 +15,7 @@ from urllib.request import url2pathname
 import pytest
 
 from course_book import explore
+from course_book.explore.maps import Map
 from course_press.pages import site
 from tests.browser.conftest import wait_for
 from tests.conftest import once
@@ -201,7 +202,7 @@ def test_lines_move_with_the_controls_and_the_marks_are_really_drawn(visit):
         place = (figure.state()[control] + 1) % len(figure.values(control))
         choose(page, name, control, place)
         wait_for(page, f"{svg}.outerHTML != {json.dumps(before)}")
-        if isinstance(figure, explore.Map):
+        if isinstance(figure, Map):
             cells = page.locator(f"#fig-{name} .explorer-host :is(.plot-cell, .plot-hatch)")
             assert cells.count() >= 1, name
             continue

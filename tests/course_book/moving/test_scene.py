@@ -5,7 +5,7 @@ import re
 import pytest
 
 from course_lib import CourseError
-from course_book.moving import NARROW, WIDE, Moving, Scene, rows
+from course_book.moving.scene import NARROW, WIDE, Moving, Scene, rows
 
 
 def told(width, *, steps=3, shapes=2):

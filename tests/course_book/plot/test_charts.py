@@ -11,7 +11,9 @@ from matplotlib.text import Text
 
 from course_lib import CourseError, attainable, ridge
 from course_book import plot
-from course_book.plot import GRID, INK, LINES, MARKERS, MUTED, SHADES, own_tone
+from course_book.plot.colors import LINES, MARKERS, own_tone
+from course_book.plot.figure import GRID, INK, SHADES
+from course_book.plot.labels import MUTED, NARROW, WIDE
 
 
 def figure(**more):
@@ -116,7 +118,7 @@ CROWDED.append(meeting)
 def test_no_name_stands_on_another_or_outside(make, narrow):
     figure = make()
     with figure._labels.narrow() if narrow else contextlib.nullcontext():
-        figure._labels.place(plot.NARROW if narrow else plot.WIDE)
+        figure._labels.place(NARROW if narrow else WIDE)
         figure.figure.draw_without_rendering()
         axes, frame = figure.figure.axes[0], figure.figure.bbox
         legend = axes.get_legend()

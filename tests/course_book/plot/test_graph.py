@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import CourseError
-from course_book.plot import builds_on
 from course_book.plot.diagram import NARROW
-from course_book.plot.graph import WIDE, layered
+from course_book.plot.graph import WIDE, builds_on, layered
 
 SVG = "{http://www.w3.org/2000/svg}"
 BOXES = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from course_book import explore, n
-from course_book.explore import Endless
+from course_book.explore.views import Endless
 from course_press.outputs.explorer import element_id, page_data, payload, short
 from tests.course_book.explore.test_explore import explorer
 

@@ -8,7 +8,9 @@ import pytest
 from matplotlib.scale import LogTransform
 
 from course_book import plot
-from course_book.plot import GRID, INK, LINES, MUTED, SHADES
+from course_book.plot import LINES
+from course_book.plot.figure import GRID, INK, SHADES
+from course_book.plot.labels import MUTED
 from course_press.outputs.figure import page_svg
 from tests.course_book.plot.test_charts import CROWDED, figure, sweep
 

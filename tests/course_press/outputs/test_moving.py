@@ -7,7 +7,7 @@ import pytest
 from course_lib import chip
 from course_lib import network as net
 from course_book import moving
-from course_book.moving import Running
+from course_book.moving.scene import Running
 from course_press.outputs.moving import payload
 
 H100 = chip("h100-sxm")

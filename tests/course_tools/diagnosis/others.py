@@ -2,8 +2,13 @@
 library's own generator has, to find out what its verdicts rest on.
 """
 
+import json
 import random
+import tempfile
 from functools import partial
+from pathlib import Path
+
+from course_tools.diagnosis import diagnose
 
 GPUS = {
     "NVIDIA H100 80GB HBM3": (132, 3.35e12, 989e12, 67e12, 85.0e9),
@@ -629,3 +634,24 @@ def known_causes(each=1):
                 every += [(cause, partial(mixed, main, other, times)) for times in (2, 3)]
     for cause, make in every[::each]:
         yield cause, make()
+
+
+# Where a bucket of confidences begins; below a half, a cause is asked, not said.
+BUCKETS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+def confidences(known):
+    """How many causes are stated with a confidence of each bucket, and how many of them are right,
+    over traces whose cause is known: pairs of the cause and the trace. ``"unknown"`` states none.
+    """
+    found = dict.fromkeys(BUCKETS, (0, 0))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "trace.json"
+        for cause, trace in known:
+            file.write_text(json.dumps(trace), encoding="utf-8")
+            one = diagnose(file)
+            if one.cause != "unknown":
+                at = max(bucket for bucket in BUCKETS if bucket <= one.confidence)
+                count, right = found[at]
+                found[at] = count + 1, right + (one.cause == cause)
+    return found

@@ -16,7 +16,6 @@ from course_tools.diagnosis.reading.stream import ZSTD
 from course_tools.diagnosis.root_cause import _root_cause
 from tests.course_tools.diagnosis import others
 from tests.course_tools.diagnosis.others import GEMM, MAKERS, Pen
-from tools.calibrate import confidences
 
 IDLE = {"host-bound", "launch-bound", "synchronisation"}
 
@@ -381,7 +380,7 @@ def test_several_files_are_of_ranks_with_a_device(tmp_path):
 
 
 def test_causes_that_are_stated_are_right_as_often_as_said():
-    for least, (count, right) in confidences(others.known_causes(each=29)).items():
+    for least, (count, right) in others.confidences(others.known_causes(each=29)).items():
         assert right >= least * count
 
 

@@ -13,10 +13,9 @@ from course_tools import diagnosis
 from course_tools.diagnosis.amounts import Operand, tensors
 from course_tools.diagnosis.causes import FOLDER
 from course_tools.diagnosis.reading.rows import OP, OpType
-from tests.course_tools.diagnosis import others
+from tests.course_tools.diagnosis import others, seeded_traces
 from tests.course_tools.diagnosis.others import MAKERS, Pen
-from tools import seeded_traces
-from tools.seeded_traces import MADE
+from tests.course_tools.diagnosis.seeded_traces import MADE
 
 GPUS = list(others.GPUS)
 NEEDS_SHAPES = {"strided_add", "at_roof", "at_roof_memory", "at_roof_hidden", "misaligned"}

@@ -1,6 +1,6 @@
 """Makes the twelve seeded traces: recorded on a CPU where a cause can be made there (with torch),
 else constructed in Kineto's format, as each says of itself, from a small model of a GPU:
-``python -m tools.seeded_traces`` writes all anew.
+``python -m tests.course_tools.diagnosis.seeded_traces`` writes all anew.
 """
 
 import gzip
