@@ -191,6 +191,8 @@ def source_table() -> Cards:
 
 def figure_name(name: str) -> str:
     """A figure's name in words of the page: ``"matrix.bf16"`` is *matrix bf16*."""
+    if name == "node.chips":
+        return t("node-chips")
     first, _, rest = name.partition(".")
     ways = {"per_direction": t("one-direction"), "bidirectional": t("both-directions")}
     shown = t(first.replace("_", "-")) if first in {*_NAMED.split(), *PARTS} else first

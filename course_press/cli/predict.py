@@ -67,7 +67,7 @@ def predict(
 
     def again(**changes: Any) -> Costs:
         many, w, kv, chips = (change | changes).values()
-        joined = next(iter(on.joins), None) if link is None and chips > 1 else link
+        joined = on.usual_link(chips) if link is None else link
         formats: dict[str, Any] = {"w": w, "x": activations, "kv": kv, "compute": compute}
         passes: dict[str, Any] = {"tp": chips, "link": joined, "prefill": prefill, "trace": trace}
         return ask(asked, on, many, context, **formats, **passes)
@@ -77,8 +77,9 @@ def predict(
     if as_json:
         console.tell_json(steps.predicted(answer, on, change, again, **how).as_json())
     else:
-        joined = link or next(iter(on.joins), None)
-        several = told("several", tp=tp, chip=on.name, link=joined) if tp != 1 else on.name
+        joined = link or on.usual_link(tp)
+        across = told("across") if joined == "nodes" else joined
+        several = told("several", tp=tp, chip=on.name, link=across) if tp != 1 else on.name
         costs.show(answer, several, every)
         console.tell_next(steps.changes(answer, change, again))
         if calibrated:

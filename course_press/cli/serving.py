@@ -144,7 +144,7 @@ def _joins(on: Accelerator, link: str | None, chips: int, *, asked: bool = True)
         return None if chips == 1 else link
     if asked and not on.joins:
         raise CourseError(f"{on.key} has no link in its file: add one, or take --tp 1")
-    return next(iter(on.joins), None)
+    return on.usual_link(chips)
 
 
 def _limits(given: str | None) -> dict[str, float]:
