@@ -1,5 +1,6 @@
 """The command `course serve`: how long the users of a service wait, and what it costs."""
 
+import functools
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,6 +74,7 @@ def serve_command(
         how = {{"weights": "w", "cache": "kv"}.get(key, key): to for key, to in other.items()}
         return serve.service(one, on, engine_of=own, link=joins, **asked | how)
 
+    @functools.cache
     def drawn(at: float, prompt: float = prompt, output: float = output) -> serve.Requests:
         lengths = round(prompt), round(output)
         return serve.synthetic_workload(
