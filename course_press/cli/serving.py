@@ -114,7 +114,11 @@ def serve_command(
                 )
             moved = serve.sensitivity(cost, **inputs)  # per cent of a token's price, by input
         made = again(layouts[0].tp)  # the cheapest
-        _show_plan(layouts, moved, limits, as_json, told_formats(made.formats, one.declared, on))
+        formats = told_formats(made.formats, one.declared, on)
+        if as_json:
+            tell_json(services.planned(layouts, moved, limits, formats).as_json())
+        else:
+            _show_plan(layouts, moved, formats)
         return
     with progress("reading the requests") as say:
         if users is not None:
@@ -129,7 +133,11 @@ def serve_command(
     joins = _joins(on, link, max(made.engine.tensor_parallel_size, ep or made.engine.ep))
     use = energies.of_requests(done, made, on, joins)
     formats = told_formats(made.formats, one.declared, on)
-    _show(done, limits, as_json, formats, services.served(done, limits, formats, ends, then, use))
+    answer = services.served(done, limits, formats, ends, then, use)
+    if as_json:
+        tell_json(answer.as_json())
+    else:
+        _show(done, limits, formats, answer)
 
 
 def _engine(
@@ -142,11 +150,10 @@ def _engine(
 
 def _joins(on: Accelerator, link: str | None, chips: int, *, asked: bool = True) -> Any:
     """What joins the chips of a replica; nothing where it has one."""
-    if chips == 1 or link is not None:
-        return None if chips == 1 else link
-    if asked and not on.joins:
+    found = None if chips == 1 else link or on.usual_link(chips)
+    if asked and chips > 1 and not found:
         raise CourseError(f"{on.key} has no link in its file: add one, or take --tp 1")
-    return on.usual_link(chips)
+    return found
 
 
 def _limits(given: str | None) -> dict[str, float]:
@@ -169,17 +176,8 @@ def _price(on: Accelerator, usd: float | None) -> float:
     raise CourseError(f"no price of {on.key} is recorded: pass --usd, for an hour of a chip")
 
 
-def _show(
-    done: serve.Served,
-    limits: Mapping[str, float],
-    as_json: bool,
-    formats: Mapping[str, str],
-    answer: Answer,
-) -> None:
+def _show(done: serve.Served, limits: Any, formats: Mapping[str, str], answer: Answer) -> None:
     """What was served, and of each percentile the range that four measurements in five are in."""
-    if as_json:
-        tell_json(answer.as_json())
-        return
     found = answer.values
     tell(formats_in_words(formats))
     of = {"requests": n(found["requests"]), "time": n(done.makespan, "s")}
@@ -205,16 +203,7 @@ def _show(
     console.tell_next(answer.next, "then")
 
 
-def _show_plan(
-    layouts: list[serve.ServingLayout],
-    moved: dict[str, float],
-    limits: Any,
-    as_json: bool,
-    formats: Mapping[str, str],
-) -> None:
-    if as_json:
-        tell_json(services.planned(layouts, moved, limits, formats).as_json())
-        return
+def _show_plan(layouts: list[Any], moved: dict[str, float], formats: Mapping[str, str]) -> None:
     tell(formats_in_words(formats))
     rows = []
     for one in layouts:
