@@ -224,8 +224,7 @@ class Accelerator:
         return float(self.peaks[name] * at / stated)
 
     def usual_link(self, n: int) -> str | None:
-        """What joins n of it: the first of its `joins`, or ``"nodes"`` where a machine has fewer;
-        nothing for one chip, or one that has none.
+        """What joins n of it: the first of its `joins`, or ``"nodes"`` beyond one machine.
 
         Examples
         --------
@@ -233,9 +232,8 @@ class Accelerator:
         >>> [chip(key).usual_link(72) for key in ("h100-sxm", "gb200", "m4-max")]
         ['nodes', 'nvlink', None]
         """
-        if n > 1 and self.links and self.node is not None and n > self.node.chips:
-            return "nodes"
-        return next(iter(self.joins), None) if n > 1 else None
+        beyond = self.links and self.node is not None and n > self.node.chips
+        return "nodes" if beyond else next(iter(self.joins), None) if n > 1 else None
 
     def ridge(self, dtype: str, unit: Unit = "matrix", *, clock: float | None = None) -> float:
         """Peak, as `peak` has it, over the memory bandwidth, FLOP/byte."""

@@ -1,6 +1,6 @@
 """The command `course diagnose`: the one cause of the time of a recorded step, or what changed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,21 +41,21 @@ def diagnose(
     try:
         kinds = {source(file): file for file in recordings}
         timeline = next((file for kind, file in kinds.items() if kind in TIMELINES), None)
-        show: Callable[[Any], None]
+        how: Any  # how to answer as data, and in words
         if "counters" in kinds and len(recordings) == (1 if timeline is None else 2):
             found: Any = read_counters(kinds["counters"], timeline)
-            said, show = answers.counted, _show_counters
+            how = answers.counted, _show_counters
         elif len(recordings) == 2 and not of_ranks(recordings):
             found = compare(recordings[0], recordings[1], counted)
-            said, show = answers.compared, _show_comparison
+            how = answers.compared, _show_comparison
         elif "sums" in kinds:
-            found, said, show = read_sums(kinds["sums"]), answers.summed_up, _show_sums
+            found, how = read_sums(kinds["sums"]), (answers.summed_up, _show_sums)
         else:
-            found, said, show = find(recordings, on), answers.diagnosed, _show
+            found, how = find(recordings, on), (answers.diagnosed, _show)
         if as_json:
-            tell_json(said(found).as_json())
+            tell_json(how[0](found).as_json())
         else:
-            show(found)
+            how[1](found)
     except CourseError as error:
         refuse(str(error), 1, as_json)
 

@@ -115,10 +115,13 @@ def serve_command(
             moved = serve.sensitivity(cost, **inputs)  # per cent of a token's price, by input
         made = again(layouts[0].tp)  # the cheapest
         formats = told_formats(made.formats, one.declared, on)
+        joins = _joins(on, link, max(layouts[0].tp, layouts[0].ep))
+        use = energies.of_requests(layouts[0].outcome, made, on, joins)
         if as_json:
-            tell_json(services.planned(layouts, moved, limits, formats).as_json())
+            tell_json(services.planned(layouts, moved, limits, formats, use).as_json())
         else:
             _show_plan(layouts, moved, formats)
+            tell(energies.in_words(use))
         return
     with progress("reading the requests") as say:
         if users is not None:

@@ -507,15 +507,11 @@ def plan(
 
         # The highest rate that keeps the limits, of steps that no rate or limit moves. Who keeps
         # them at one keeps them at each that is far slower, which takes the longest to simulate.
-        share, high, left = SLOWEST, FASTEST, HALVINGS - 1
-        middle = sqrt(share * high)
-        if kept(above := sqrt(middle * high)):
-            share, left = above, left - 1
-        else:
-            share, high = (middle, high) if kept(middle) else (share, middle)
-        for _ in range(left):
+        share, high = SLOWEST, FASTEST
+        for halving in range(HALVINGS):
             middle = sqrt(share * high)
-            share, high = (middle, high) if kept(middle) else (share, middle)
+            sure = not halving and kept(sqrt(middle * high))
+            share, high = (middle, high) if sure or kept(middle) else (share, middle)
         if share == SLOWEST and not kept(share):
             continue
         replicas, done = ceil(wanted / share), one.run(workload(share))

@@ -54,10 +54,8 @@ class Cluster:
         """The links of one group of chips: all of a chip's within a machine; along one axis of a
         torus both ways around.
         """
-        own = next(iter(self.chip.links.values()), None)
-        if own is None:
-            return self.chip.joins["host"]
-        if not self.torus:
+        own = next(iter(self.chip.joins.values()))
+        if not self.torus or not self.chip.links:
             return own
         return Link(own.per_direction, count=2, latency=own.latency, name=own.name)
 
@@ -72,11 +70,10 @@ class Cluster:
         ([1.94, 0.0], [0.0, 17.5])
         """
         size, many, apart = np.broadcast_arrays(bytes, n, stride)
-        own = next(iter(self.chip.links.values()), self.inside)
+        own, one = next(iter(self.chip.joins.values())), self.inside
         if self.torus and self.count <= self.each:
             way = "ring" if collective == "all-to-all" else None
             # Those who fill the torus send along all its axes at once [austin2025, chapter 3].
-            one = self.inside
             alone = (many == self.count) & (collective != "all-to-all")
             links: Any = np.where(alone, np.asarray(own.count), np.asarray(one.count))
             axes = Link(own.per_direction, links, one.latency)
