@@ -29,7 +29,7 @@ DISPUTED = "†"
 _NAMED = (
     "bandwidth memory llc scratchpad power clock max_clock multiprocessors special lanes "
     "integer_lanes warps blocks registers shared_memory block_memory latency matrix vector host "
-    "node"
+    "node node-chips"
 )
 
 
@@ -191,7 +191,7 @@ def source_table() -> Cards:
 
 def figure_name(name: str) -> str:
     """A figure's name in words of the page: ``"matrix.bf16"`` is *matrix bf16*."""
-    first, _, rest = name.partition(".")
+    first, _, rest = name.replace("node.chips", "node-chips").partition(".")
     ways = {"per_direction": t("one-direction"), "bidirectional": t("both-directions")}
     shown = t(first.replace("_", "-")) if first in {*_NAMED.split(), *PARTS} else first
     return f"{shown}, {ways[rest]}" if rest in ways else f"{shown} {rest}".strip()

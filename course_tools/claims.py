@@ -270,7 +270,7 @@ def _floor(
         ceilings = llm.check_claim(one, on, tokens / took, batch, claim.tokens_per_pass, **how)
         return Floor(took, *(float(took * share) for share in ceilings.shares))
     context = context or 1 if speed == "ttft" else context
-    split: Any = {"tp": claim.tp, "link": next(iter(on.joins), None) if claim.tp > 1 else None}
+    split: Any = {"tp": claim.tp, "link": on.usual_link(claim.tp)}
     if isinstance(one, Transformer):
         run = llm.prefill if prefill or one.kind != "decoder" else llm.decode
         step = run(one, on, batch, context or min(1024, one.context), **split, **formats)
@@ -425,11 +425,10 @@ def _sparse(on: Accelerator | None, dtype: str) -> float:
 def _crossing(claim: Claimed, on: Accelerator) -> tuple[float, float]:
     """Seconds of a collective around a ring, and the fewest: where the switch adds up."""
     known("collective", claim.collective, get_args(Collectives))
-    inside = on.node.chips if on.node is not None else math.inf
-    first = "nodes" if claim.chips > inside and on.links else next(iter(on.joins), "")
-    if not (claim.link or first):
+    name = claim.link or on.usual_link(max(claim.chips, 2))
+    if not name:
         raise CourseError(f"{on.key} has no published link: name a chip that has one")
-    link = network.resolve_link(on, claim.link or first, claim.chips, name="chips")
+    link = network.resolve_link(on, name, claim.chips, name="chips")
     work: Any = getattr(network, claim.collective.replace("-", "_"))
     usual = float(work(claim.bytes, link, claim.chips))
     if isinstance(link, network.Nodes):

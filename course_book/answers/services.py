@@ -105,23 +105,24 @@ def planned(
     moved: Mapping[str, float],
     limits: Mapping[str, float],
     formats: Mapping[str, str],
+    use: EnergyUse | None = None,
 ) -> Answer:
-    """The cheapest layout that keeps the limits; `moved` is what each input does to its price."""
+    """The cheapest layout; `moved` is what inputs do to its price, `use` what one replica takes."""
     best = layouts[0]
+    found = fields(best, "replicas usd_per_mtoken usd_per_hour") | {"rate_per_replica": best.rate}
+    found["joules_per_token"] = use and use.joules / float(np.sum(best.outcome.output))
 
     def say() -> str:
         usd = {"usd": n(best.usd_per_hour), "tokens": n(best.usd_per_mtoken)}
-        return t("say-planned").format(chips=n(best.chips), **usd)
+        return f"{t('say-planned').format(chips=n(best.chips), **usd)}; {energies.in_words(use)}."
 
     return Answer(
         question="serve",
         answer=in_each_language(say),
-        values={
-            **fields(best, "replicas usd_per_mtoken usd_per_hour"),
-            "rate_per_replica": best.rate,
-        },
+        values=found,
         assumed={"formats": dict(formats)},
         sources=(best.outcome.source,) if best.outcome.source else (),
+        energy=use,
         more={
             "layout": fields(best, "tp ep replicas chips"),
             "sensitivity": {k: v if math.isfinite(v) else None for k, v in moved.items()},

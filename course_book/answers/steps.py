@@ -48,7 +48,7 @@ def predicted(
     """What a step takes; `again` asks anew with some of `asked` replaced, `how` is `predict`'s."""
     step = answer.step
     found, spread, why = expected(step, chip, **how)
-    tokens = answer.batch * (answer.context if answer.headline == "prefill" else 1)
+    tokens = tokens_of(answer)
     times = {name: float(getattr(step, name)) for name in ("speed_of_light", "lower", "upper")}
     likely = None if found is None else float(found.expected)
     values = {
@@ -83,6 +83,11 @@ def predicted(
     )
 
 
+def tokens_of(answer: Costs) -> int:
+    """Tokens that a step takes in, or makes."""
+    return answer.batch * (answer.context if answer.headline == "prefill" else 1)
+
+
 def rented(
     answer: Costs, chip: Accelerator, tp: int, seconds: float
 ) -> tuple[float, dict[str, Any]] | None:
@@ -92,9 +97,8 @@ def rented(
     every = quotes(chip.key) if chip.key in {one.chip for one in prices()} else ()
     if not every:
         return None
-    tokens = answer.batch * (answer.context if answer.headline == "prefill" else 1)
     price = every[0]
-    usd = 1e6 * price.usd_per_hour * tp * seconds / 3600 / tokens
+    usd = 1e6 * price.usd_per_hour * tp * seconds / 3600 / tokens_of(answer)
     return usd, fields(price, "usd_per_hour provider date")
 
 
@@ -126,13 +130,10 @@ def changes(
     if answer.traced:
         return ()
 
-    def rate(of: Costs) -> float:
-        tokens = of.context if of.headline == "prefill" else 1
-        return float(of.batch * tokens / of.step.lower)
-
     def gain(**change: Any) -> float:
         other = again(**change)
-        return rate(other) / rate(answer) if other.fit.fits else 0.0
+        now, then = (float(tokens_of(of) / of.step.lower) for of in (answer, other))
+        return then / now if other.fit.fits else 0.0
 
     sizes = {"batch": 2 * answer.batch, "tp": 2 * asked["tp"]}
     tried = [(option, {option: to}) for option, to in sizes.items()]

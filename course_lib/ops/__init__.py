@@ -3,14 +3,7 @@
 from course_lib.ops.access import SECTOR, WARP, sectors
 from course_lib.ops.attention_kernels import attention, attention_standard, attention_tiled, kv_read
 from course_lib.ops.blocks import KERNELS, Blocked, blocked
-from course_lib.ops.products import (
-    dot,
-    grouped_matmul,
-    matmul,
-    outer_products,
-    quantized_matmul,
-    tiled_matmul,
-)
+from course_lib.ops.products import dot, grouped_matmul, matmul, outer_products, tiled_matmul
 from course_lib.ops.vector import (
     CONVENTIONS,
     Pass,
@@ -52,7 +45,6 @@ __all__ = [
     "norm",
     "outer_products",
     "quantize",
-    "quantized_matmul",
     "residual",
     "rotary",
     "sectors",

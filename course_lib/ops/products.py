@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from course_lib.core import Work
 from course_lib.core.checks import CourseError, known, plain, positive, together, whole, wholes
 from course_lib.core.dtypes import BITS, itemsize, widest
-from course_lib.ops.vector import quantize
 
 
 def product(
@@ -123,23 +122,6 @@ def grouped_matmul(
     if np.any(np.asarray(pairs) < b):
         raise CourseError(f"routed must be at least B, this chip's rows (got {np.min(pairs):g})")
     return product((b, d, f, g, pairs), *sizes_of(**formats))
-
-
-def quantized_matmul(
-    B: ArrayLike, D: ArrayLike, F: ArrayLike, *, x: str = "bf16", w: str = "fp8"
-) -> dict[str, Work]:
-    """A linear layer whose weights and arithmetic are narrow, in `w`, and whose activations are in
-    `x`, before and after: a kernel that quantizes its input, and the product.
-
-    Examples
-    --------
-    >>> quantized_matmul(16, 4096, 4096)["matmul"].dtype
-    'fp8'
-    """
-    b, d, f = wholes(B=B, D=D, F=F)
-    itemsize(x, "x")
-    itemsize(w, "w")
-    return {"quantize": quantize(b, d, x=x, out=w), "matmul": matmul(b, d, f, x=w, w=w, out=x)}
 
 
 def tiled_matmul(

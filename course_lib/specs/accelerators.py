@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from copy import copy
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -39,17 +40,19 @@ class LinkSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The machine that a vendor builds around a chip, as its file has it."""
+    """What a vendor builds of chips whose links join all of them, as a chip's file has it."""
 
-    chips: int
+    chips: Figure
     ports: LinkSpec
+    torus: tuple[int, ...] = ()
 
 
 class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A machine of several chips, in SI units."""
+    """A machine, a rack or a slice: chips whose links join all of them, in SI units."""
 
     chips: int
     ports: Link  # all of the machine's: `ports.total_per_direction` is what leaves it
+    torus: tuple[int, ...] = ()  # chips along each axis; empty where a switch or a mesh joins them
 
 
 _File: Any = msgspec.defstruct(
@@ -129,8 +132,10 @@ class Accelerator:
         figures = {**plain, **file.parts, **peaks}
         every = {**links, **({"host": file.host} if file.host else {})}
         if file.node:
-            count("node: chips", file.node.chips)
-            every["node"] = file.node.ports
+            each = count("node: chips", file.node.chips.si)
+            every["node"], figures["node.chips"] = file.node.ports, file.node.chips
+            if file.node.torus and prod(file.node.torus) != each:
+                raise CourseError(f"node: torus {file.node.torus} has not {each} chips")
         for link, spec in every.items():
             count(f"link {link}: count", spec.count)
             figures[f"{link}.per_direction"] = spec.per_direction
@@ -148,7 +153,7 @@ class Accelerator:
         self.links = MappingProxyType({name: joins[name] for name in links})
         self.host: Link | None = file.host and joins["host"]
         self.node: Node | None = file.node and Node(
-            chips=file.node.chips, ports=file.node.ports.link
+            chips=each, ports=file.node.ports.link, torus=file.node.torus
         )
 
     @classmethod
@@ -217,6 +222,18 @@ class Accelerator:
                 f"clock: {self.key} publishes no clock for its peak {name}: take the peak as it is"
             )
         return float(self.peaks[name] * at / stated)
+
+    def usual_link(self, n: int) -> str | None:
+        """What joins n of it: the first of its `joins`, or ``"nodes"`` beyond one machine.
+
+        Examples
+        --------
+        >>> from course_lib import chip
+        >>> [chip(key).usual_link(72) for key in ("h100-sxm", "gb200", "m4-max")]
+        ['nodes', 'nvlink', None]
+        """
+        beyond = self.links and self.node is not None and n > self.node.chips
+        return "nodes" if beyond else next(iter(self.joins), None) if n > 1 else None
 
     def ridge(self, dtype: str, unit: Unit = "matrix", *, clock: float | None = None) -> float:
         """Peak, as `peak` has it, over the memory bandwidth, FLOP/byte."""

@@ -27,7 +27,8 @@ BUILT = 0.03
 
 def range_of(name: str) -> Range:
     """The SI unit of a figure of this name, and what it lies between."""
-    return {**PLAIN, **PARTS, **_GIVEN["peaks"]}.get(name.partition(".")[0], _LINK)
+    known = {**PLAIN, **PARTS, **_GIVEN["peaks"]}
+    return known.get(name) or known.get(name.partition(".")[0], _LINK)
 
 
 def check_figures(figures: Mapping[str, Figure]) -> None:

@@ -15,8 +15,6 @@ from typer import Option
 from course_lib import CourseError
 from course_book.text import in_language
 from course_press.check import parity
-from course_press.check.counts import COUNTED, counted_pages
-from course_press.check.rules import check_book
 from course_press.cli import assistants, build, exercises, grading, labs, me, new, predict, specs
 from course_press.cli.build import known_languages
 from course_press.cli.console import command, counted, fail_with, misused, refuse, tell, tell_table
@@ -61,6 +59,9 @@ def check(
 
     Example: `course check --counts`
     """
+    from course_press.check.counts import COUNTED, counted_pages
+    from course_press.check.rules import check_book
+
     root = Path.cwd()
     if not counts:
         fail_with(check_book(root))

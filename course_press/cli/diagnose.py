@@ -1,25 +1,28 @@
 """The command `course diagnose`: the one cause of the time of a recorded step, or what changed."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from course_lib import CourseError, specs
 from course_tools.diagnosis import WHOLES, Diagnosis, of_ranks
 from course_tools.diagnosis import diagnose as find
-from course_tools.diagnosis.differences import compare
-from course_tools.diagnosis.ncu import read_counters
+from course_tools.diagnosis.differences import Comparison, compare
+from course_tools.diagnosis.ncu import SECTIONS, KernelCounters, read_counters
 from course_tools.diagnosis.reading.tables import source
-from course_tools.diagnosis.sums import read_sums
+from course_tools.diagnosis.sums import Total, read_sums
 from course_book import n
 from course_book.answers import recordings as answers
-from course_book.text import t
+from course_book.text import language, t
 from course_press.cli.console import AsJson, command, refuse, tell, tell_json, tell_table, told
-from course_press.cli.recordings import tell_comparison, tell_counters, tell_sums
 
 app = typer.Typer()
 # Kinds of files that say when each row ran.
 TIMELINES = {"trace", "sqlite", "timeline"}
+# Kernels that are shown, those first that take or changed most.
+TOP = 10
 
 
 @command(app)
@@ -38,16 +41,21 @@ def diagnose(
     try:
         kinds = {source(file): file for file in recordings}
         timeline = next((file for kind, file in kinds.items() if kind in TIMELINES), None)
+        how: Any  # how to answer as data, and in words
         if "counters" in kinds and len(recordings) == (1 if timeline is None else 2):
-            tell_counters(read_counters(kinds["counters"], timeline), as_json)
+            found: Any = read_counters(kinds["counters"], timeline)
+            how = answers.counted, _show_counters
         elif len(recordings) == 2 and not of_ranks(recordings):
-            tell_comparison(compare(recordings[0], recordings[1], counted), as_json)
+            found = compare(recordings[0], recordings[1], counted)
+            how = answers.compared, _show_comparison
         elif "sums" in kinds:
-            tell_sums(read_sums(kinds["sums"]), as_json)
-        elif as_json:
-            tell_json(answers.diagnosed(find(recordings, on)).as_json())
+            found, how = read_sums(kinds["sums"]), (answers.summed_up, _show_sums)
         else:
-            _show(find(recordings, on))
+            found, how = find(recordings, on), (answers.diagnosed, _show)
+        if as_json:
+            tell_json(how[0](found).as_json())
+        else:
+            how[1](found)
     except CourseError as error:
         refuse(str(error), 1, as_json)
 
@@ -116,3 +124,60 @@ def _show_operators(found: Diagnosis) -> None:
         rows.append((*of, moved, *far))
     heads = map(t, ("operator", "calls", "time", "share", "bytes"))
     tell_table((*heads, told("bound"), told("times")), rows, left=1)
+
+
+def _show_counters(found: Sequence[KernelCounters]) -> None:
+    """A table of the kernels, and for each what keeps it from a higher roof."""
+    rows, unknown = [], told("not-known")
+    for one in found[:TOP]:
+        roof = f"{told(f'roof-{one.roof}')} {n(one.reached, '%')}" if one.roof else unknown
+        time = n(one.seconds, "s") if one.seconds else unknown
+        moved = n(one.bytes, "B") if one.bytes is not None else unknown
+        ratio = n(one.ratio, digits=3) if one.ratio else unknown
+        rows.append((_short(one.name), roof, one.cause, n(one.calls), time, moved, ratio))
+    heads = *map(told, ("kernel", "roof", "cause")), *map(t, ("calls", "time"))
+    tell_table((*heads, told("moved"), told("times-count")), rows, left=3)
+    for one in found[:TOP]:
+        shown = [f"{name} {n(value, digits=3)}" for name, value in one.evidence]
+        shown += [told("ncu-lost", lost=n(one.lost, "%"))] if one.lost else []
+        behind = f" ({'; '.join(shown)})" if shown else ""
+        tell(f"{_short(one.name)}: {told(f'ncu-{one.cause}')}{behind}")
+    lacks = [key for key in SECTIONS if any(key in one.lacks for one in found)]
+    if lacks:
+        what = ", ".join(told(f"ncu-lacks-{key}") for key in lacks)
+        sections = " ".join(f"--section {SECTIONS[key]}" for key in lacks)
+        tell(told("ncu-lacks", what=what, sections=sections), style="yellow")
+
+
+def _show_sums(found: Mapping[str, Sequence[Total]]) -> None:
+    """The sums of kernels, copies and calls, and what they cannot tell."""
+    for what, every in found.items():
+        rows = [(_short(e.name), n(e.calls), n(e.seconds, "s"), n(e.share, "%")) for e in every]
+        if rows:
+            tell_table((told(what), *map(t, ("calls", "time", "share"))), rows[:TOP], left=1)
+    tell(told("no-timeline"), style="yellow")
+
+
+def _show_comparison(found: Comparison) -> None:
+    """The difference of a step, its parts, and the kernels that changed most."""
+    tell(answers.compared(found).answer[language()], style="bold")
+    parts: dict[str, Any] = {**found.parts, "all": found.difference}
+    rows = [(told(f"part-{key}"), _signed(seconds)) for key, seconds in parts.items()]
+    tell_table((told("explained-by"), told("difference")), rows, left=1)
+    changed: list[Sequence[str]] = []
+    for one in found.kernels[:TOP]:
+        calls, times = map(n, one.calls), (n(seconds, "s") for seconds in one.seconds)
+        pairs = " → ".join(calls), " → ".join(times)
+        changed.append((_short(one.name), *pairs, _signed(one.difference)))
+    tell_table((told("kernel"), t("calls"), t("time"), told("difference")), changed, left=1)
+    for key, lacking in {"unmarked": not found.annotated, "no-timeline": not found.timed}.items():
+        if lacking:
+            tell(told(key), style="yellow")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 60 else f"{name[:59]}…"
+
+
+def _signed(seconds: float) -> str:
+    return f"+{n(seconds, 's')}" if seconds > 0 else n(seconds, "s")

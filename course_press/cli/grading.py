@@ -11,10 +11,8 @@ from typer import Argument, Option
 
 from course_lib import CourseError
 from course_book.text import in_language
-from course_press import grading
 from course_press.cli.console import command, complain, err_console, tell
 from course_press.cli.labs import Lang, chosen
-from course_press.grading import classroom
 from course_press.labs import run as labs
 
 app = typer.Typer()
@@ -38,6 +36,9 @@ def grade(
 
     Example: `course grade --all submissions --out grades.csv`
     """
+    from course_press import grading  # graders take long to import
+    from course_press.grading import classroom
+
     with in_language(chosen(lang)):
         if all_ is not None:
             if file is not None or isolated:
@@ -72,6 +73,9 @@ def grade(
 
 
 def _class(folder: Path, number: str | None, out: Path, roll: Path | None, jobs: int) -> None:
+    from course_press import grading
+    from course_press.grading import classroom
+
     root = Path.cwd()
     every = sorted((root / "labs").glob("[0-9][0-9]-*"))
     folders = {one.name[:2]: one for one in every if grading.grading(one) is not None}
@@ -93,7 +97,7 @@ def _class(folder: Path, number: str | None, out: Path, roll: Path | None, jobs:
 @command(app)
 def autograder(
     number: str,
-    system: Annotated[str, Option("--for", help=f"One of {', '.join(classroom.SYSTEMS)}.")],
+    system: Annotated[str, Option("--for")],
     out: Annotated[Path, Option()],
     unsafe: bool = False,
     lang: Lang = None,
@@ -102,6 +106,8 @@ def autograder(
 
     Example: `course autograder 00 --for gradescope --out autograder-00.zip`
     """
+    from course_press.grading import classroom
+
     root = Path.cwd()
     with in_language(chosen(lang)):
         folder = labs.folder(root, number)

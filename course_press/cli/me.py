@@ -1,19 +1,18 @@
 """The command `course me`: is my machine all right?"""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from course_lib import CourseError, bench, specs
+from course_lib import bench, specs
 from course_lib.bench import results
 from course_lib.bench.device import fastest
 from course_lib.bench.rows import Row
 from course_tools.campaigns.checkup import run, runs
 from course_book import n, t
-from course_book.answers import Answer, checked
+from course_book.answers import checked
 from course_book.text import in_language, language, retold
 from course_press.cli import console
 from course_press.cli.console import AsJson, Budget, command, tell, tell_json
@@ -48,6 +47,8 @@ def me(
         answer = checked(setup, last, before, known)
         record = answer.as_json()
         swap_in(out / "me.json", json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+        from course_press.outputs.checkup import page  # draws, and takes long to import
+
         swap_in(out / "me.html", page(answer, last))
         if as_json:
             tell_json(record)
@@ -60,24 +61,6 @@ def me(
         if left:
             tell(t("me-left").format(count=left))
         tell(t("me-wrote").format(page=out / "me.html", data=out / "me.json"))
-
-
-def page(answer: Answer, rows: Sequence[Row]) -> str:
-    """An answer as one file that holds all it needs, with the roofline of its rows."""
-    from jinja2 import Environment, FileSystemLoader  # these take long to import
-
-    from course_book.reports import products
-    from course_press.outputs.figure import html
-
-    try:
-        figure = html(products.plot(rows))
-    except CourseError:  # no peak or no stream is known: there is no roof
-        figure = ""
-    folder = FileSystemLoader(Path(__file__).parents[1] / "assets")
-    made = Environment(loader=folder, autoescape=True, trim_blocks=True)
-    made.globals.update(t=t, n=n, lang=language(), figure=figure)
-    found = answer.as_json()
-    return made.get_template("checkup.html.j2").render(found=found, **found)
 
 
 def _said(row: Row) -> str:

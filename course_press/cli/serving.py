@@ -1,5 +1,6 @@
 """The command `course serve`: how long the users of a service wait, and what it costs."""
 
+import functools
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,6 +74,7 @@ def serve_command(
         how = {{"weights": "w", "cache": "kv"}.get(key, key): to for key, to in other.items()}
         return serve.service(one, on, engine_of=own, link=joins, **asked | how)
 
+    @functools.cache
     def drawn(at: float, prompt: float = prompt, output: float = output) -> serve.Requests:
         lengths = round(prompt), round(output)
         return serve.synthetic_workload(
@@ -112,7 +114,14 @@ def serve_command(
                 )
             moved = serve.sensitivity(cost, **inputs)  # per cent of a token's price, by input
         made = again(layouts[0].tp)  # the cheapest
-        _show_plan(layouts, moved, limits, as_json, told_formats(made.formats, one.declared, on))
+        formats = told_formats(made.formats, one.declared, on)
+        joins = _joins(on, link, max(layouts[0].tp, layouts[0].ep))
+        use = energies.of_requests(layouts[0].outcome, made, on, joins)
+        if as_json:
+            tell_json(services.planned(layouts, moved, limits, formats, use).as_json())
+        else:
+            _show_plan(layouts, moved, formats)
+            tell(energies.in_words(use))
         return
     with progress("reading the requests") as say:
         if users is not None:
@@ -127,7 +136,11 @@ def serve_command(
     joins = _joins(on, link, max(made.engine.tensor_parallel_size, ep or made.engine.ep))
     use = energies.of_requests(done, made, on, joins)
     formats = told_formats(made.formats, one.declared, on)
-    _show(done, limits, as_json, formats, services.served(done, limits, formats, ends, then, use))
+    answer = services.served(done, limits, formats, ends, then, use)
+    if as_json:
+        tell_json(answer.as_json())
+    else:
+        _show(done, limits, formats, answer)
 
 
 def _engine(
@@ -140,11 +153,10 @@ def _engine(
 
 def _joins(on: Accelerator, link: str | None, chips: int, *, asked: bool = True) -> Any:
     """What joins the chips of a replica; nothing where it has one."""
-    if chips == 1 or link is not None:
-        return None if chips == 1 else link
-    if asked and not on.joins:
+    found = None if chips == 1 else link or on.usual_link(chips)
+    if asked and chips > 1 and not found:
         raise CourseError(f"{on.key} has no link in its file: add one, or take --tp 1")
-    return next(iter(on.joins), None)
+    return found
 
 
 def _limits(given: str | None) -> dict[str, float]:
@@ -167,17 +179,8 @@ def _price(on: Accelerator, usd: float | None) -> float:
     raise CourseError(f"no price of {on.key} is recorded: pass --usd, for an hour of a chip")
 
 
-def _show(
-    done: serve.Served,
-    limits: Mapping[str, float],
-    as_json: bool,
-    formats: Mapping[str, str],
-    answer: Answer,
-) -> None:
+def _show(done: serve.Served, limits: Any, formats: Mapping[str, str], answer: Answer) -> None:
     """What was served, and of each percentile the range that four measurements in five are in."""
-    if as_json:
-        tell_json(answer.as_json())
-        return
     found = answer.values
     tell(formats_in_words(formats))
     of = {"requests": n(found["requests"]), "time": n(done.makespan, "s")}
@@ -203,16 +206,7 @@ def _show(
     console.tell_next(answer.next, "then")
 
 
-def _show_plan(
-    layouts: list[serve.ServingLayout],
-    moved: dict[str, float],
-    limits: Any,
-    as_json: bool,
-    formats: Mapping[str, str],
-) -> None:
-    if as_json:
-        tell_json(services.planned(layouts, moved, limits, formats).as_json())
-        return
+def _show_plan(layouts: list[Any], moved: dict[str, float], formats: Mapping[str, str]) -> None:
     tell(formats_in_words(formats))
     rows = []
     for one in layouts:

@@ -114,5 +114,6 @@ def _printed(figure: Any, links: int = 1) -> str:
 
 def _links(on: specs.Accelerator, name: str) -> int:
     """How many links there are, each of which has the figure of this name; 1 of what is no link."""
-    of = {**on.joins, **({"node": on.node.ports} if on.node else {})}.get(name.partition(".")[0])
-    return int(float(of.count)) if of and of.count is not None else 1
+    first, _, of_each = name.partition(".")
+    of = {**on.joins, **({"node": on.node.ports} if on.node else {})}.get(first)
+    return int(float(of.count)) if of and of.count and of_each != "chips" else 1

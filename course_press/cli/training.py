@@ -6,7 +6,6 @@ import typer
 from typer import Option
 
 from course_lib import CourseError
-from course_lib.specs import Transformer
 from course_tools import train
 from course_book import n, t
 from course_book.answers import energies, trainings
@@ -47,13 +46,18 @@ def train_command(
     def again(layout: Any, **change: Any) -> train.TrainingStep:
         return train.step(one, on, layout, sequence, **how | change)
 
+    def whole(step: train.TrainingStep) -> train.TrainingRun | None:
+        if tokens is None:
+            return None
+        return train.run(one, on, step.layout, sequence, tokens, usd_per_hour=usd, **how)
+
     if layout is not None:
         if batch is not None:
             raise CourseError("--batch is for ranking: with --layout it is dp * mbs * acc")
         step = again(layout)
         fastest = train.layouts(one, on, step.layout.batch, sequence, most=1, **how)
         then = trainings.changes(step, again, fastest)
-        found = trainings.trained(one, step, _whole(one, step, tokens, usd, framework), then)
+        found = trainings.trained(one, step, whole(step), then)
         if as_json:
             tell_json(found.as_json())
         else:
@@ -70,10 +74,9 @@ def train_command(
     if as_json:
         records = []
         for each in ranked:
-            whole = _whole(one, each.step, tokens, usd, framework)
             of = {"layout": str(each.layout), "behind": each.behind, "why": each.why}
             more = then if each is ranked[0] else ()
-            records.append(trainings.trained(one, each.step, whole, more).as_json() | of)
+            records.append(trainings.trained(one, each.step, whole(each.step), more).as_json() | of)
         tell_json(records)
         return
     keys = ["train-layout", "bound", "train-step-time", "layouts-row-like"]
@@ -88,19 +91,6 @@ def train_command(
     # The first is half of a layout, of a terminal's 80.
     tell_table([*map(t, keys), told("behind"), t("layouts-row-lost")], rows, least=20)
     console.tell_next(then, "then")
-
-
-def _whole(
-    model: Transformer,
-    step: train.TrainingStep,
-    tokens: float | None,
-    usd: float | None,
-    framework: str | None,
-) -> train.TrainingRun | None:
-    if tokens is None:
-        return None
-    how: dict[str, Any] = {"dtype": step.dtype, "method": step.method, "framework": framework}
-    return train.run(model, step.chips, step.layout, step.sequence, tokens, usd_per_hour=usd, **how)
 
 
 def _show(step: train.TrainingStep, found: dict[str, Any]) -> None:

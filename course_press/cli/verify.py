@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -68,11 +68,12 @@ def verify(
             return verify(str(file), chip, as_json=as_json)
     if _is_table(claim):
         found = list(claims.read(claim, chip))
-        if not any(isinstance(one, Judgment) for _, one in found):
+        judged = [one for _, one in found if isinstance(one, Judgment)]
+        if not judged:
             why = found[0][1] if found else "it has no rows"
             raise CourseError(f"{Path(claim).name!r} holds no claim that can be judged: {why}")
         _show_all(found, as_json)
-        raise typer.Exit(any(_is_refused(one) for _, one in found))
+        raise typer.Exit(any(one.verdict == "impossible" for one in judged))
     if not as_json and all(asked[name] is None for name in claims.SPEEDS):
         for example in console.SAID["verify"]["examples"]:
             tell(f"course verify {example}")
@@ -95,11 +96,7 @@ def verify(
                 tell(f"{t(f'verify-{term.name}')}: {n(term.value, 's')}")
         for remedy in answer.next:
             tell(remedy.what[language()], style="dim")
-    raise typer.Exit(_is_refused(one))
-
-
-def _is_refused(found: Any) -> bool:
-    return isinstance(found, Judgment) and found.verdict == "impossible"
+    raise typer.Exit(one.verdict == "impossible")
 
 
 def _is_table(given: str) -> bool:

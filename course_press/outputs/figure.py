@@ -3,7 +3,10 @@
 import hashlib
 import re
 
-from course_book.plot import LINES, Diagram, Plot
+from course_lib.core import Estimate
+from course_lib.specs import Accelerator
+from course_book.answers.steps import operators
+from course_book.plot import LINES, Diagram, Plot, roofline
 from course_book.plot.figure import GRID, INK, SHADES
 from course_book.plot.labels import MUTED
 
@@ -18,6 +21,8 @@ _TOKENS = {
 _HALO = "paint-order: stroke; stroke: var(--paper); stroke-width: 3px; "
 _DOTS = re.compile(r"<g([^>]*)>((?:\s*<use [^>]*/>){2,})\s*</g>")
 _LOOK = re.compile(r'<use xlink:href="#([^"]+)"[^>]*?(?: style="([^"]*)")?/>')
+# Operators with a name on the roofline: more would lie on one another.
+_NAMED = 6
 _PLACE = re.compile(r' x="([^"]+)" y="([^"]+)"')
 
 
@@ -92,3 +97,30 @@ def _as_path(dots: re.Match[str], svg: str) -> str:
         f'<g{given}><path d="M{places}" style="fill: none; stroke: none; '
         f'marker: url(#{name})"/></g>'
     )
+
+
+def roofline_of(step: Estimate, dtype: str, chip: Accelerator, form: str) -> bytes:
+    """The roofline with every operator of a step, the longest by their names, as PNG or SVG."""
+    placed = [
+        (name, float(one.intensity), float(one.attainable), float(one.lower))
+        for _, name, one in operators(step)
+        if float(one.intensity) > 0 and float(one.lower) > 0
+    ]
+    peak = chip.peak(dtype)
+    ends = [one[1] for one in placed] + [0.1, chip.ridge(dtype)]
+    span = (min(ends) / 2, 4 * max(ends))
+    drawn = roofline({chip.short: (peak, chip.bandwidth)}, intensity=span)
+    axes = drawn.figure.axes[0]
+    for _, intensity, reached, _ in placed:
+        axes.plot(intensity, reached, "o", color=INK, markersize=5, alpha=0.5, zorder=5)
+    low = min([reached for _, _, reached, _ in placed], default=peak)
+    axes.set_ylim(bottom=min(low / 3, axes.get_ylim()[0]))
+    named: dict[str, None] = {}
+    for name, intensity, reached, _ in sorted(placed, key=lambda one: -one[3]):
+        if len(named) < _NAMED and f"{intensity:.0e}" not in named:
+            named[f"{intensity:.0e}"] = None  # one name for those that lie on one another
+            drawn.name_dot(name, intensity, reached, fontsize=9)
+    if form == "png":
+        return drawn.png()
+    xml = '<?xml version="1.0" encoding="utf-8"?>\n'
+    return (xml + drawn.svg()).encode()

@@ -39,7 +39,7 @@ TABLES = (
     "prefill_trtllm_v05_ttft",
 )
 # Files of the same kind that no constant is fitted to: they test `course_tools.calibrate`.
-UNSEEN = ("decode_torchao_bs1", "decode_consumer")
+UNSEEN = ("decode_torchao_bs1", "decode_consumer_systems")
 
 # The first LLaMA 7B has the matrices of Llama 2 7B, and Llama 3.1 8B those of Llama 3; they differ
 # in the context they were trained for.

@@ -93,14 +93,16 @@ class Blocks:
 
     def grow(self, one: Sequence, chunk: int) -> None:
         """Give a sequence the blocks for so many tokens more."""
-        self.take(self.lacks(one, chunk))
         one.cached += chunk
-        one.blocks = self.needed(one.cached)
+        blocks = self.needed(one.cached)
+        self.take(blocks - one.blocks)
+        one.blocks = blocks
 
     def take(self, blocks: int) -> None:
         """Take blocks that hold nothing, then what was given back first."""
         self.free -= blocks
-        self.fewest = min(self.fewest, self.free)
+        if self.free < self.fewest:
+            self.fewest = self.free
         while self._kept > self.free:
             oldest = self._freed[0]
             taken = min(oldest.blocks, self._kept - self.free)
@@ -109,30 +111,32 @@ class Blocks:
             if not oldest.blocks:
                 self._freed.popleft()
 
-    def holds(self, one: Sequence) -> bool:
-        """Whether there is room for all tokens of a sequence that waits."""
-        found = self._beginning(one)
-        lent = self.held(one) // self.size if found is not None and found.holders else 0
-        return self.needed(one.goal) - lent <= self.free
+    def holds(self, one: Sequence, held: int) -> bool:
+        """Whether there is room for all tokens of a sequence that waits, so many of them `held`."""
+        found = self._beginning(one) if held else None
+        lent = held // self.size if found is not None and found.holders else 0
+        return self.needed(one.prompt + one.made) - lent <= self.free
 
     def held(self, one: Sequence) -> int:
         """Tokens of a sequence that waits whose keys and values are here, or come with it."""
         if one.brought and not one.preempted:
             return one.brought
+        if one.group < 0 and one.kept is None:
+            return 0
         found, there = self._beginning(one), 0
         if found is not None:
             whole = found.blocks if found.holders else found.kept.blocks
             there = min(whole, one.shared // self.size)
         elif self._again and one.kept is not None:
             there = one.kept.blocks
-        return min(there, (one.goal - 1) // self.size) * self.size
+        return min(there, (one.goal - 1) // self.size) * self.size if there else 0
 
     def _beginning(self, one: Sequence) -> _Beginning | None:
         return self._begun.get(one.group) if self._again and one.group >= 0 else None
 
-    def start(self, one: Sequence) -> None:
-        """Give a sequence that waited what `held` counted."""
-        tokens, found = self.held(one), self._beginning(one)
+    def start(self, one: Sequence, tokens: int) -> None:
+        """Give a sequence that waited the tokens that `held` counted."""
+        found = self._beginning(one)
         one.cached, one.blocks, one.lent = tokens, self.needed(tokens), 0
         if one.brought and not one.preempted:
             self.take(one.blocks)
@@ -156,9 +160,9 @@ class Blocks:
 
     def share(self, one: Sequence) -> None:
         """Let others use the beginning of a prompt that is computed now."""
-        blocks, found = one.shared // self.size, self._begun.get(one.group)
-        if one.group < 0 or not self._again or not blocks or one.lent:
+        if one.group < 0 or not self._again or one.lent or not (blocks := one.shared // self.size):
             return
+        found = self._begun.get(one.group)
         if found is None or not (found.holders or found.kept.blocks):
             self._begun[one.group] = _Beginning(blocks, 1, _Freed(0))
             one.lent = blocks
@@ -336,9 +340,9 @@ class Replica:
     def _plan(self, known: float, gained: int) -> Chunks:
         """Who runs in the next step: takes blocks, and gives them up where they do not suffice."""
         before = self.preemptions
-        while self._due(gained) > self.cache.free:
+        while (due := self._due(gained)) > self.cache.free:
             self._preempt()
-        self.cache.take(self._due(gained))
+        self.cache.take(due)
         tried = self._decoding * (1 + self.engine.num_speculative_tokens) if gained else 0
         budget = max(self.engine.max_num_batched_tokens - tried, 0)
         chunks: Chunks = []
@@ -358,19 +362,25 @@ class Replica:
         places = self.engine.max_num_seqs - self._decoding - len(self._prompts)
         while self.waiting and budget and places > 0:
             one = self.waiting[0]
-            if one.arrived > known or not self.cache.holds(one):
+            if one.arrived > known:
                 return
             found = self.cache.held(one)
-            chunk = min(one.goal - found, budget)
-            if chunk < one.goal - found and not self.engine.enable_chunked_prefill:
-                if chunks or self._decoding:
-                    return
-                chunk = one.goal - found  # a prompt longer than the budget has a step to itself
+            if not self.cache.holds(one, found):
+                return
+            chunk = left = one.prompt + one.made - found
+            # A prompt longer than the budget has a step to itself where it isn't cut.
+            if left > budget and self.engine.enable_chunked_prefill:
+                chunk = budget
+            elif left > budget and (chunks or self._decoding):
+                return
             self.waiting.popleft()
-            self.cache.start(one)
+            if found or one.kept is not None:
+                self.cache.start(one, found)
             self.cache.grow(one, chunk)
             budget, places = max(budget - chunk, 0), places - 1
-            one.state, one.scheduled = PROMPT, one.scheduled if one.scheduled >= 0 else self.now
+            one.state = PROMPT
+            if one.scheduled < 0:
+                one.scheduled = self.now
             self._order.append(one)
             self._prompts.append(one)
             chunks.append((one, chunk))

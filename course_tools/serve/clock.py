@@ -69,7 +69,9 @@ class StepTimeModel:
         """
         busy = self.math * self.flops * pairs
         moved = self.memory * (self.sequence * new + self.token * seen)
-        attention = overlapped(busy, moved, self.order)
+        # `overlapped` of two floats, which a simulation asks for at each step.
+        longer, shorter = max(busy, moved), min(busy, moved)
+        attention = longer * (1 + (shorter / longer) ** self.order) ** (1 / self.order)
         return float(
             self.tokens[tokens] + self.heads[sequences] + self.launches + attention + self.step
         )

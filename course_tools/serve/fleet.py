@@ -505,13 +505,15 @@ def plan(
             done = one.run(workload(share))
             return all(done.percentiles(name)[PERCENTILE] <= most for name, most in limits.items())
 
-        if not kept(SLOWEST):
-            continue
-        # The highest rate that keeps the limits, of steps that no rate or limit moves.
+        # The highest rate that keeps the limits, of steps that no rate or limit moves. Who keeps
+        # them at one keeps them at each that is far slower, which takes the longest to simulate.
         share, high = SLOWEST, FASTEST
-        for _ in range(HALVINGS):
+        for halving in range(HALVINGS):
             middle = sqrt(share * high)
-            share, high = (middle, high) if kept(middle) else (share, middle)
+            sure = not halving and kept(sqrt(middle * high))
+            share, high = (middle, high) if sure or kept(middle) else (share, middle)
+        if share == SLOWEST and not kept(share):
+            continue
         replicas, done = ceil(wanted / share), one.run(workload(share))
         made, cost = wanted * float(done.output.mean()), replicas * chips * price
         usd = float(usd_per_mtoken(cost, made))

@@ -35,8 +35,13 @@ class Cluster:
     count: int
 
     @property
+    def torus(self) -> bool:
+        """Whether one compiled program runs on a torus of the chips."""
+        return self.chip.node is None or bool(self.chip.node.torus)
+
+    @property
     def each(self) -> int:
-        """Chips that fast links join: of one machine, or of the whole torus."""
+        """Chips that fast links join: of one machine, of a slice, or all where no file says."""
         return self.chip.node.chips if self.chip.node is not None else self.count
 
     @property
@@ -49,10 +54,8 @@ class Cluster:
         """The links of one group of chips: all of a chip's within a machine; along one axis of a
         torus both ways around.
         """
-        own = next(iter(self.chip.links.values()), None)
-        if own is None:
-            return self.chip.joins["host"]
-        if self.chip.node is not None:
+        own = next(iter(self.chip.joins.values()))
+        if not self.torus or not self.chip.links:
             return own
         return Link(own.per_direction, count=2, latency=own.latency, name=own.name)
 
@@ -67,10 +70,10 @@ class Cluster:
         ([1.94, 0.0], [0.0, 17.5])
         """
         size, many, apart = np.broadcast_arrays(bytes, n, stride)
-        if self.chip.node is None:
+        own, one = next(iter(self.chip.joins.values())), self.inside
+        if self.torus and self.count <= self.each:
             way = "ring" if collective == "all-to-all" else None
             # Those who fill the torus send along all its axes at once [austin2025, chapter 3].
-            own, one = next(iter(self.chip.links.values()), self.inside), self.inside
             alone = (many == self.count) & (collective != "all-to-all")
             links: Any = np.where(alone, np.asarray(own.count), np.asarray(one.count))
             axes = Link(own.per_direction, links, one.latency)
@@ -78,7 +81,7 @@ class Cluster:
         each = np.gcd(np.maximum(self.each // apart, 1).astype(int), many.astype(int))
         # Those that are not one after another cannot fill a machine together.
         each = np.where(self.each % apart == 0, each, np.where(apart == 1, each, 1))
-        return phases(collective, size, between_nodes(self.chip.node, self.inside, each), many)
+        return phases(collective, size, between_nodes(self.chip.node, own, each), many)
 
 
 def cluster(chips: str | Cluster | Accelerator, number: int | None = None) -> Cluster:

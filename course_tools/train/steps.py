@@ -138,7 +138,7 @@ def times(
         "products": (layers * products * grouped + heads * head) / (peak * share),
         "attention": layers * pairs / (peak * how.attention),
         "traffic": how.traffic
-        * (how.fused if chip.node is None else 1.0)
+        * (how.fused if on.torus else 1.0)
         * (layers * moved + heads * logits)
         / (chip.bandwidth * reached.bandwidth)
         + layers * unpacked / (chip.bandwidth * reached.bandwidth),
@@ -292,7 +292,7 @@ def _exchange(
 
 def _host(on: Cluster, at: dict[str, Array], layers: Array, how: TrainingConstants) -> Array:
     """S of launching a microbatch's kernels; none where a torus runs one program."""
-    if on.chip.node is None:
+    if on.torus:
         return np.zeros_like(layers)
     tp, machines = at["tp"], np.maximum(at["tp"] / on.each, 1.0)
     each = np.where(tp > 1, how.launch_shared * machines, how.launch)

@@ -406,7 +406,6 @@ CALLS = [
     ),
     Call(calibrate.engines, {}),
     Call(ops.quantize, {"rows": 4, "width": 64, "x": "bf16", "out": "fp8"}),
-    Call(ops.quantized_matmul, {"B": 4, "D": 64, "F": 128, "x": "bf16", "w": "fp8"}),
     Call(calibrate.calibration, {"chip": "h100-sxm", "dtype": "bf16", "engine": "typical"}),
     Call(calibrate.calibrations, {}),
     Call(calibrate.mean_error, {"expected": 2.0, "measured": 1.5}),

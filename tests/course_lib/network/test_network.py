@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from course_lib import CourseError, chip, network, ops
 from course_lib.network import ALGORITHMS, Link
-from course_lib.specs import model
+from course_lib.specs import chips, model
 from course_tools import measured
 
 COLLECTIVES = {
@@ -374,6 +374,44 @@ def test_tensor_parallel_tokens_by_brute_force(n, D, F, matrices, latency):
 
 
 # Nodes
+
+
+@pytest.mark.parametrize(
+    ("collective", "rack", "nodes"),
+    [
+        # Of 1 GB: around 72 chips at 900 GB/s; or 7/8 inside each node at 450, and 8/9 of an
+        # eighth through each port of 50, twice.
+        ("all-reduce", 2 * 71 / 72 / 900, max(2 * 7 / 8 / 450, 2 * 8 / 9 / 8 / 50)),
+        ("all-gather", 71 / 72 / 900, max(7 / 8 / 450, 8 / 9 / 8 / 50)),
+        # What a chip holds for another node is its own port's to carry: 8/9 of it.
+        ("all-to-all", 71 / 72 / 900, 8 / 9 / 50),
+    ],
+)
+def test_a_rack_of_72_beside_nine_nodes_of_eight(collective, rack, nodes):
+    work = getattr(network, collective.replace("-", "_"))
+    for key, takes in (("gb200", rack), ("gb300", rack), ("h100-sxm", nodes)):
+        on = chip(key)
+        link = network.resolve_link(on, on.usual_link(72), 72)
+        switched = collective == "all-to-all" and not isinstance(link, network.Nodes)
+        way = "switched" if switched else None
+        assert work(1e9, link, 72, algorithm=way) == pytest.approx(takes)
+
+
+@pytest.mark.parametrize("key", [key for key in chips() if chip(key).node])
+def test_more_than_a_node_goes_over_its_ports(key):
+    on = chip(key)
+    each, first = on.node.chips, next(iter(on.links))
+    assert (on.usual_link(1), on.usual_link(each), on.usual_link(2 * each)) == (
+        None,
+        first,
+        "nodes",
+    )
+    two = network.resolve_link(on, "nodes", 2 * each)
+    assert two.total_per_direction == min(
+        on.node.ports.total_per_direction, on.links[first].total_per_direction
+    )
+    with pytest.raises(CourseError, match="pass link='nodes'"):
+        network.resolve_link(on, first, 2 * each)
 
 
 def by_ports(nodes, each):

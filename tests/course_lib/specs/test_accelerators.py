@@ -437,18 +437,18 @@ def test_a_node_has_ports(tmp_path):
         GOOD
         + """
 [node]
-chips = 8
+chips = EACH
 ports = { name = "Port", count = 4, per_direction = PORT, bidirectional = BOTH }
 """
     )
     figure = '{ value = %s, unit = "Gb/s", sources = ["nvidia-h100"], status = "single" }'
     file = tmp_path / "my-node.toml"
 
-    def loaded(one, both, chips=8):
+    def loaded(one, both, chips=8, torus=""):
         file.write_text(
             node.replace("PORT", figure % one)
             .replace("BOTH", figure % both)
-            .replace("chips = 8", f"chips = {chips}")
+            .replace("EACH", (figure % chips).replace("Gb/s", "1") + torus)
         )
         return Accelerator.from_toml(file)
 
@@ -458,7 +458,10 @@ ports = { name = "Port", count = 4, per_direction = PORT, bidirectional = BOTH }
         mine.node.ports.per_direction,
         mine.node.ports.total_per_direction,
     ) == (8, 50e9, 200e9)
-    assert {"node.per_direction", "node.bidirectional"} <= set(mine.figures)
+    assert {"node.chips", "node.per_direction", "node.bidirectional"} <= set(mine.figures)
+    assert loaded(400, 800, torus="\ntorus = [2, 4]").node.torus == (2, 4)
+    with pytest.raises(CourseError, match=r"node: torus \(3, 4\) has not 8 chips"):
+        loaded(400, 800, torus="\ntorus = [3, 4]")
     assert chip("t4").node is None
     with pytest.raises(CourseError, match=r"link node: bidirectional .* is not twice"):
         loaded(400, 400)

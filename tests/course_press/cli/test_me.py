@@ -16,7 +16,7 @@ from course_lib.bench.rows import Row
 from course_tools.campaigns import checkup
 from course_book.answers import Answer, checked
 from course_book.text import in_language, languages
-from course_press.cli.me import page
+from course_press.outputs.checkup import page
 
 TINY = """
 import sys

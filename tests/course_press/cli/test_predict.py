@@ -15,8 +15,8 @@ from course_tools import calibrate
 from course_tools.counting import ask, named
 from course_tools.measured import FOLDER
 from course_book import n
-from course_press.cli import costs
 from course_press.cli.app import app
+from course_press.cli.predict import show
 from tests.course_tools.calibrate.test_fit import TRUE, rows
 from tests.course_tools.counting.configs import CASES
 
@@ -88,7 +88,7 @@ def test_no_number_is_broken_at_80_columns(monkeypatch, lang):
         monkeypatch.setattr(f"course_press.cli.{module}.out_console", terminal)
     monkeypatch.setenv("COURSE_LANG", lang)
     answer = ask(named("mixtral-8x7b"), "h200-sxm", 16, 4096, tp=2, link="nvlink")
-    costs.show(answer, "NVIDIA H200 SXM 141 GB")
+    show(answer, "NVIDIA H200 SXM 141 GB")
     whole = [n(answer.parameters), n(answer.active), n(answer.step.speed_of_light, "s")]
     text = re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue())
     assert all(cell_len(line.rstrip()) <= 80 for line in text.splitlines())

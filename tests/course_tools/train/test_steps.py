@@ -233,6 +233,15 @@ def test_a_torus_has_no_machines_and_its_program_no_launches():
     assert {one.link for one in step.exchanges} == {"ICI"}
 
 
+def test_beyond_a_slice_gradients_go_through_the_ports():
+    one, two = (train.step(LLAMA, f"{n}xtpu-v5e", f"dp={n},zero=1,mbs=1", 4096) for n in (256, 512))
+    inside, across = (next(e for e in s.exchanges if e.name == "gradients") for s in (one, two))
+    assert inside.link == "ICI"
+    assert across.link == "ICI and ports"
+    # Half of each chip's 256th of the array, through its share of the ports, 25 Gb/s.
+    assert across.bound == pytest.approx(across.bytes / 2 / 256 / 3.125e9 * across.messages)
+
+
 def test_experts_are_spread_and_sent_to():
     mixtral = model("mixtral-8x7b")
     alone = train.step(mixtral, ON, "dp=16,tp=4,zero=1", 4096)
