@@ -84,7 +84,7 @@ local function study(blocks)
     end,
     Div = function(div)
       if div.attributes.collapse == "true" then return div, false end
-      if div.identifier:match("^fig%-") or div.identifier:match("^tbl%-") then looks = looks + 1 end
+      if div.identifier:match("^fig%-") or div.identifier:match("^tbl%-") or div.classes:includes("later") then looks = looks + 1 end
       if div.classes:includes("problem") then work = work + PROBLEM end
     end,
     OrderedList = function(list) if problems then work = work + PROBLEM * #list.content end end,
@@ -97,8 +97,9 @@ end
 local function lab_work(chapter) return tonumber(stringify(chapter.meta.work or "")) or 0 end
 
 -- A page as it was written, or nil where it has no title of its own: then it is unnumbered, and for looking things up.
+local function page_at(path) return pandoc.read(((file_text(path) or ""):gsub("{{<", "{{&lt;")), "markdown") end
 local function chapter_at(path)
-  local chapter = pandoc.read(((file_text(path) or ""):gsub("{{<", "{{&lt;")), "markdown")
+  local chapter = page_at(path)
   return chapter.meta.title and chapter
 end
 
@@ -488,6 +489,9 @@ function Pandoc(doc)
     local facts = facts_of(chapter, stem)
     read, work = facts.read, facts.work + facts.lab
     doc.meta.study = pandoc.json.encode(facts)
+  else -- a tour takes time, too
+    doc.blocks:walk { Div = function(div) if div.classes:includes("later") then read = -1 end end }
+    if read < 0 then read = study(page_at(page).blocks) end
   end
   doc.meta["reading-minutes"], doc.meta["work-minutes"] = tostring(read), tostring(work)
   -- What only instructors read goes first: no term is explained where nobody sees it.

@@ -180,6 +180,8 @@ local function block_of(block, caption)
       if flavour then return callout(block, flavour) end
       if class == "panel-tabset" then return tabset(block) end
       if class == "cell-code" then return cell_code(block) end
+      -- What a reader comes to later is put apart, between these marks.
+      if class == "later" then return wrapped("<!-- later -->", blocks(block.content), "<!-- /later -->") end
       if class == "column-margin" or class == "aside" then
         return wrapped('<div class="margin-note" role="note">', blocks(block.content), "</div>")
       end
