@@ -259,6 +259,7 @@ function Pandoc(doc)
   }
   local data = { labels = labels, toc = toc, links = links, images = images,
     minutes = tonumber(stringify(doc.meta["reading-minutes"])), work = tonumber(stringify(doc.meta["work-minutes"])),
+    path = tonumber(stringify(doc.meta["path-minutes"] or "")),
     study = doc.meta.study and pandoc.json.decode(stringify(doc.meta.study), false) }
   doc.meta["course-data"] = pandoc.MetaBlocks { html(pandoc.json.encode(data)) }
   doc.blocks = content
