@@ -25,6 +25,8 @@ WORDS = (
     *("tp", "link", "unclear", "longer", "rent", "no-price", "old-price"),
     *("whose-own", "whose-part", "whose-lent", "outside", "experts", "one-cache", "narrow"),
     *("again", "at-least", "at-most", "card", "automatic", "copies", "roofline", "not-likely"),
+    *("sentence", "compare", "drop", "versus", "paste", "embed", "by-weights", "by-cache"),
+    *("by-compute", "by-network", "by-launches"),
 )
 
 
@@ -52,7 +54,7 @@ def html(one: serving.Calculator) -> str:
     return "\n".join(
         [
             '<div id="calculate"><div class="calculator">',
-            _fields("first", _first(one)),
+            _sentence(one, answer),
             f'<div class="calc-answer" data-fits="{str(answer.fits).lower()}">',
             f'<p class="calc-verdict">{escape(serving.verdict(answer))}</p>',
             '<button type="button" class="calc-take" hidden></button>',
@@ -100,7 +102,8 @@ def _fields(name: str, controls: Sequence[str]) -> str:
     return f'<fieldset class="calc-controls calc-{name}">{legend}{"".join(controls)}</fieldset>'
 
 
-def _first(one: serving.Calculator) -> list[str]:
+def _sentence(one: serving.Calculator, answer: serving.Calculated) -> str:
+    """The question and its answer in one sentence, whose words can be chosen, typed and drawn."""
     models = [
         (vendor, {key: named(model(key).name) for key in of})
         for vendor, of in groupby(one.models, key=lambda key: model(key).vendor)
@@ -115,34 +118,49 @@ def _first(one: serving.Calculator) -> list[str]:
         '</label><textarea id="calc-config" rows="6" spellcheck="false" autocomplete="off">'
         '</textarea><p class="calc-pasted" role="status"></p></div>'
     )
-    return [
-        _select("model", one.start["model"], [("", own), *models]),
-        _select("chip", one.start["chip"], groups),
-        paste,
-    ]
+    at, counts = one.start, {str(count): n(count) for count in serving.COUNTS}
+    formats = {one: one or t("calc-automatic") for one in serving.FORMATS["weights"]}
+    words = {
+        "model": _list("model", at["model"], [("", own), *models]),
+        "chip": _list("chip", at["chip"], groups),
+        "tp": _list("tp", str(at["tp"]), [("", counts)]),
+        "weights": _list("weights", at["weights"], [("", formats)]),
+        "batch": _number("batch", at["batch"]),
+        "context": _number("context", at["context"]),
+    }
+    said = {"decode": n(answer.decode_likely, "s"), "least": n(answer.decode_light, "s")}
+    said["binds"] = t(f"calc-by-{answer.advice}")
+    told = {name: f'<output data-told="{name}">{escape(one)}</output>' for name, one in said.items()}
+    chosen = {
+        name: f'<span class="calc-word">{_label(name, "calc-hidden")}{field}</span>'
+        for name, field in words.items()
+    }
+    return (
+        f'<div class="calc-sides"><p class="calc-sentence">'
+        f"{escape(t('calc-sentence')).format(**chosen, **told)}</p>"
+        f'<div class="calc-kept" hidden><p></p><strong></strong></div></div>{paste}'
+    )
 
 
 def _more(one: serving.Calculator) -> list[str]:
-    at = one.start
-    found = [
-        _control(
-            name,
-            f'<input id="calc-{name}" data-state="{name}" type="number" inputmode="numeric" '
-            f'min="1" max="{serving.MOST}" step="1" value="{at[name]}">',
-        )
-        for name in ("batch", "context")
-    ]
-    counts = {str(count): n(count) for count in serving.COUNTS}
-    found += [_select(name, str(at[name]), [("", counts)]) for name in ("count", "tp")]
+    at, counts = one.start, {str(count): n(count) for count in serving.COUNTS}
+    found = [_select("count", str(at["count"]), [("", counts)])]
     found.append(_select("link", "", [("", {"": t("calc-automatic")})]))
-    for name, offered in serving.FORMATS.items():
-        texts = {one: one or t("calc-automatic") for one in offered}
+    for name in ("activations", "cache", "compute"):
+        texts = {one: one or t("calc-automatic") for one in serving.FORMATS[name]}
         found.append(_select(name, at[name], [("", texts)]))
     found.append(_select("offer", "", [("", {"0": NONE})]))
     return found
 
 
-def _select(name: str, at: str, groups: Sequence[tuple[str, Mapping[str, str]]]) -> str:
+def _number(name: str, at: int) -> str:
+    return (
+        f'<input id="calc-{name}" data-state="{name}" type="number" inputmode="numeric" '
+        f'min="1" max="{serving.MOST}" step="1" value="{at}" style="--digits: {len(str(at))}">'
+    )
+
+
+def _list(name: str, at: str, groups: Sequence[tuple[str, Mapping[str, str]]]) -> str:
     options = ""
     for group, texts in groups:
         inside = "".join(
@@ -151,12 +169,15 @@ def _select(name: str, at: str, groups: Sequence[tuple[str, Mapping[str, str]]])
             for key, text in texts.items()
         )
         options += f'<optgroup label="{escape(group)}">{inside}</optgroup>' if group else inside
-    return _control(name, f'<select id="calc-{name}" data-state="{name}">{options}</select>')
+    return f'<select id="calc-{name}" data-state="{name}">{options}</select>'
 
 
-def _control(name: str, field: str) -> str:
-    label = f'<label for="calc-{name}">{escape(t(f"calc-name-{name}"))}</label>'
-    return f'<div class="calc-control">{label}{field}</div>'
+def _select(name: str, at: str, groups: Sequence[tuple[str, Mapping[str, str]]]) -> str:
+    return f'<div class="calc-control">{_label(name)}{_list(name, at, groups)}</div>'
+
+
+def _label(name: str, of: str = "") -> str:
+    return f'<label class="{of}" for="calc-{name}">{escape(t(f"calc-name-{name}"))}</label>'
 
 
 def _bar(of: serving.Calculated) -> str:
