@@ -33,7 +33,14 @@ WORDS = (
 def html(one: serving.Calculator) -> str:
     """The element: a form that its script fills, and the answer to its first state."""
     answer, at = one.answer(), one.start
-
+    if one.brief:
+        return (
+            f'<div id="calculate"><div class="calculator brief">{_sentence(one, answer)}'
+            f'<div class="calc-answer" data-fits="{str(answer.fits).lower()}">'
+            f'<p class="calc-verdict">{escape(serving.verdict(answer))}</p>'
+            '<button type="button" class="calc-take" hidden></button></div>'
+            f'<p class="calc-said" role="status"></p>{data_script(payload(one))}</div></div>'
+        )
     lines = "".join(
         f'<tr data-row="{name}"><th scope="row">{escape(t(f"calc-{name}"))}</th>'
         f"<td>{escape(serving.shown(answer, name))}</td></tr>"

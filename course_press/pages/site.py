@@ -250,6 +250,8 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
     left_out = {".lua", ".csl", ".j2", ".scss", ".html", ".txt", ".toml", ".woff2"}
     assets = (file for file in ASSETS.rglob("*.*") if file.suffix not in left_out)
     given = {file.relative_to(ASSETS).as_posix(): _asset(file) for file in assets}
+    parts = (templates().get_template(f"{name}.html").render() for name in ("steps", "calculator"))
+    given["calculator.js"] = re.sub("</?script>", "", "\n".join(parts))
     _write_folder(given, out / "assets", stage / "assets")
     stands = {name: text.encode() for name, text in files.items() if (out / name).is_file()}
     same = {name for name, text in stands.items() if (out / name).read_bytes() == text}

@@ -39,6 +39,7 @@ def features(body: str) -> dict[str, Any]:
     return {
         "math": "<math" in body,
         "tour": "<!-- later -->" in body,
+        "brief": 'class="calculator brief"' in body,
         "predictions": any(f'class="{name}"' in body for name in ("guess", "guesses")),
         "kinds": set(re.findall(r'class="explorer"[^>]* data-kind="(\w+)"', body)),
         **{name: f'class="{of}"' in body for name, of in classes.items()},
