@@ -137,7 +137,9 @@ def _sentence(one: serving.Calculator, answer: serving.Calculated) -> str:
     }
     said = {"decode": n(answer.decode_likely, "s"), "least": n(answer.decode_light, "s")}
     said["binds"] = t(f"calc-by-{answer.advice}")
-    told = {name: f'<output data-told="{name}">{escape(one)}</output>' for name, one in said.items()}
+    told = {
+        name: f'<output data-told="{name}">{escape(one)}</output>' for name, one in said.items()
+    }
     chosen = {
         name: f'<span class="calc-word">{_label(name, "calc-hidden")}{field}</span>'
         for name, field in words.items()

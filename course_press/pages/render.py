@@ -138,7 +138,7 @@ class Renderer:
                 "path": page.url,
                 "toc": _nested(page.data["toc"]),
                 "on_path": on_path,
-                "path": page.data.get("path"),
+                "short": page.data.get("path"),
                 "further": further
                 and linked(by_path[self.labels[further].path]) | {"anchor": further},
                 # Unnumbered pages are for looking things up, not for reading through.
