@@ -16,7 +16,7 @@ from course_lib import CourseError, chip, llm, model
 from course_tools import calibrate
 from course_tools.counting import from_config
 from course_tools.counting.huggingface import sizes
-from course_book import explore
+from course_book import explore, n
 from course_book.answers.record import Question
 from course_book.explore import serving
 from course_press.cli.app import app

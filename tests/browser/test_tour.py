@@ -105,7 +105,7 @@ def test_a_finger_turns_it(visit):
     page = opened(visit, width=390, has_touch=True)
     swipe = """([from, to]) => { const touch = x => new Touch({ identifier: 1, target: document.body, clientX: x, clientY: 300 });
         document.body.dispatchEvent(new TouchEvent("touchstart", { bubbles: true, touches: [touch(from)] }));
-        document.body.dispatchEvent(new TouchEvent("touchend", { bubbles: true, changedTouches: [touch(to)] })); }"""  # noqa: E501
+        document.body.dispatchEvent(new TouchEvent("touchend", { bubbles: true, changedTouches: [touch(to)] })); }"""
     for way, name in (((300, 100), "kept"), ((300, 280), "kept"), ((100, 300), "sum")):
         page.evaluate(swipe, list(way))
         assert at(page) == name
