@@ -145,6 +145,9 @@ class Calculator(Shown):
 
     name = "calculator"
 
+    def __init__(self, *, brief: bool = False) -> None:
+        self.brief = brief
+
     @property
     def start(self) -> dict[str, Any]:
         """The state at first."""
@@ -312,12 +315,13 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
     return found._replace(advice=advice(binds, found))
 
 
-def calculator() -> Calculator:
-    """The calculator: choose a model, chips and formats, and read what serving takes.
+def calculator(*, brief: bool = False) -> Calculator:
+    """The calculator: choose a model, chips and formats, and read what serving takes; if `brief`,
+    one sentence of it.
 
     Examples
     --------
     >>> calculator().answer(batch=1, context=1024).binds
     'weights'
     """
-    return Calculator()
+    return Calculator(brief=brief)

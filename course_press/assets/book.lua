@@ -84,7 +84,7 @@ local function study(blocks)
     end,
     Div = function(div)
       if div.attributes.collapse == "true" then return div, false end
-      if div.identifier:match("^fig%-") or div.identifier:match("^tbl%-") then looks = looks + 1 end
+      if div.identifier:match("^fig%-") or div.identifier:match("^tbl%-") or div.classes:includes("later") then looks = looks + 1 end
       if div.classes:includes("problem") then work = work + PROBLEM end
     end,
     OrderedList = function(list) if problems then work = work + PROBLEM * #list.content end end,
@@ -97,8 +97,9 @@ end
 local function lab_work(chapter) return tonumber(stringify(chapter.meta.work or "")) or 0 end
 
 -- A page as it was written, or nil where it has no title of its own: then it is unnumbered, and for looking things up.
+local function page_at(path) return pandoc.read(((file_text(path) or ""):gsub("{{<", "{{&lt;")), "markdown") end
 local function chapter_at(path)
-  local chapter = pandoc.read(((file_text(path) or ""):gsub("{{<", "{{&lt;")), "markdown")
+  local chapter = page_at(path)
   return chapter.meta.title and chapter
 end
 
@@ -186,15 +187,43 @@ local function facts_of(chapter, name)
   local read, work = study(chapter.blocks)
   local facts = { title = packed(chapter.meta.title), read = read, work = work, lab = lab_work(chapter), sections = {} }
   chapter.blocks:walk { Header = function(header) facts.problems = header.identifier:match("^.*problems$") or facts.problems end }
+  local function section(id)
+    local blocks = section_of(chapter, id)
+    if #blocks > 0 then facts.sections[id] = { title = packed(blocks[1].content), read = study(blocks) } end
+  end
   for _, row in ipairs(rows_of("courses.csv")) do
     for file, ids in row.read:gmatch("([^%s#]+)(#%S*)") do
-      for id in ids:gmatch("[^#]+") do
-        local blocks = file == name and section_of(chapter, id) or {}
-        if #blocks > 0 then facts.sections[id] = { title = packed(blocks[1].content), read = study(blocks) } end
-      end
+      if file == name then for id in ids:gmatch("[^#]+") do section(id) end end
     end
   end
+  for _, row in ipairs(rows_of("path.csv")) do section(row.section) end
   return facts
+end
+
+-- The short path: the sections that data/path.csv names, on whichever pages they stand, and their minutes in all.
+local function path_read(known)
+  local said, items, total, last = words_of_page(), pandoc.List {}, 0, nil
+  local pages = known or {}
+  if not known then
+    for path in file_text(root .. "/_quarto-" .. lang .. ".yml"):gmatch("chapters/[%w/-]+%.qmd") do
+      local chapter, stem = chapter_at(root .. "/" .. path), path:match("([%w-]+)%.qmd$")
+      if chapter then pages[stem] = facts_of(chapter, stem) end
+    end
+  end
+  for _, row in ipairs(rows_of("path.csv")) do
+    local stem
+    for name, page in pairs(pages) do if page.sections[row.section] then stem = name end end
+    if not stem then error("path.csv names a section that is not there: #" .. row.section) end
+    local section, file = pages[stem].sections[row.section], "chapters/" .. lang .. "/" .. stem .. ".qmd"
+    if stem ~= last then items:insert { { pandoc.Plain { pandoc.Link(unpacked(pages[stem].title), file) } }, { pandoc.Plain {} } } end
+    last = stem
+    local line = items[#items][2][1].content
+    if #line > 0 then line:insert(pandoc.LineBreak()) end
+    line:extend { pandoc.Link(unpacked(section.title), file .. "#" .. row.section), pandoc.Space(), time(said, "ui-length", { n = section.read }) }
+    total = total + section.read
+  end
+  items = items:map(function(item) return { item[1][1].content, { { item[2][1] } } } end)
+  return { pandoc.DefinitionList(items), pandoc.Para { time(said, "ui-path-in-all", { n = math.tointeger(total) or total }) } }, total
 end
 
 local function courses_read(folder, titles, known)
@@ -299,7 +328,7 @@ end
 
 -- The cover's list of chapters; and a session's plan under its heading, where `course` in place of it asks for the table
 -- of a course.
-local function with_lists(blocks, folder, known, studies)
+local function with_lists(blocks, folder, known, studies, meta)
   local titles, here, sessions, overview = {}, nil, nil, nil
   blocks:walk { Header = function(header) titles[header.identifier] = header.content end }
   return blocks:walk {
@@ -308,6 +337,11 @@ local function with_lists(blocks, folder, known, studies)
     Div = function(div)
       if div.classes:includes("chapters") then
         div.content = chapters(known)
+        return div, false
+      end
+      if div.classes:includes("path") then
+        local list, minutes = path_read(studies)
+        meta["path-minutes"], div.content = tostring(minutes), list
         return div, false
       end
       if not div.classes:includes("session") then return nil end
@@ -499,6 +533,9 @@ function Pandoc(doc)
     local facts = facts_of(chapter, stem)
     read, work = facts.read, facts.work + facts.lab
     doc.meta.study = pandoc.json.encode(facts)
+  else -- a tour takes time, too
+    doc.blocks:walk { Div = function(div) if div.classes:includes("later") then read = -1 end end }
+    if read < 0 then read = study(page_at(page).blocks) end
   end
   doc.meta["reading-minutes"], doc.meta["work-minutes"] = tostring(read), tostring(work)
   -- What only instructors read goes first: no term is explained where nobody sees it.
@@ -511,7 +548,7 @@ function Pandoc(doc)
     local linked_blocks, changed = link_terms(doc.blocks)
     if changed then doc.blocks = linked_blocks end
   end
-  if not course or course.lists then doc.blocks = with_lists(doc.blocks, folder, known, course and course.studies) end
+  if not course or course.lists then doc.blocks = with_lists(doc.blocks, folder, known, course and course.studies, doc.meta) end
   if quarto and read > 0 then -- our own pages say it beside the title
     local said = words_of_page()
     local times = pandoc.List { time(said, "ui-minutes", { n = read }) }

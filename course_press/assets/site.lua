@@ -180,6 +180,8 @@ local function block_of(block, caption)
       if flavour then return callout(block, flavour) end
       if class == "panel-tabset" then return tabset(block) end
       if class == "cell-code" then return cell_code(block) end
+      -- What a reader comes to later is put apart, between these marks.
+      if class == "later" then return wrapped("<!-- later -->", blocks(block.content), "<!-- /later -->") end
       if class == "column-margin" or class == "aside" then
         return wrapped('<div class="margin-note" role="note">', blocks(block.content), "</div>")
       end
@@ -257,6 +259,7 @@ function Pandoc(doc)
   }
   local data = { labels = labels, toc = toc, links = links, images = images,
     minutes = tonumber(stringify(doc.meta["reading-minutes"])), work = tonumber(stringify(doc.meta["work-minutes"])),
+    path = tonumber(stringify(doc.meta["path-minutes"] or "")),
     study = doc.meta.study and pandoc.json.decode(stringify(doc.meta.study), false) }
   doc.meta["course-data"] = pandoc.MetaBlocks { html(pandoc.json.encode(data)) }
   doc.blocks = content

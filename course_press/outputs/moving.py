@@ -9,7 +9,7 @@ from course_book.moving.scene import TONES, Moving, Running, color, holds, rows
 from course_press.outputs.written import data_script, number_marks, tool_words
 from course_press.source.assets import filled
 
-WORDS = ("play", "pause", "step")
+WORDS = ("play", "pause", "step", "film")
 
 
 def html(shown: Moving) -> str:

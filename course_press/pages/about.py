@@ -5,11 +5,12 @@ from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from course_book.files import DATA
 from course_book.text import words
 from course_press.pages import share
 from course_press.pages.pandoc import line_with
 from course_press.source.book import Book
-from course_press.source.chapter import Chapter
+from course_press.source.chapter import Chapter, read_text
 from course_press.source.errors import SourceError
 from course_press.source.install import address, edition, published
 
@@ -34,6 +35,11 @@ def page_facts(book: Book, chapter: Chapter) -> dict[str, Any]:
 def up(chapter: Chapter) -> str:
     """The way from a page to the root of its language."""
     return "../" * (len(chapter.path.parts) - 1)
+
+
+def path() -> tuple[str, ...]:
+    """The sections of the short path through the book, in its order."""
+    return tuple(read_text(DATA / "path.csv").split()[1:])
 
 
 def url(chapter: Chapter) -> str:

@@ -224,7 +224,7 @@ def print_page(
     course["labels"] = {id_: labels[id_] for id_ in asked["labels"] if id_ in labels}
     course |= {name: value for name, value in flags.items() if asked[name]}
     course["lists"] = asked["studies"] or asked["chapters"]
-    if asked["studies"]:
+    if asked["studies"] or asked["path"]:
         texts = [DATA / "objectives.csv", *sorted(DATA.glob(f"exercises/*.{book.lang}.toml"))]
         if others:
             studies = ((one.chapter.path.stem, one.data.get("study")) for one in others)
@@ -281,7 +281,7 @@ def _coloured(body: str, cache: Cache) -> str:
 
 # What a text asks for, by what stands in it then.
 _ASKED = {"answers": ".answer", "published": "-meta=", "studies": ".session"}
-_ASKED |= {"chapters": ".chapters"}
+_ASKED |= {"chapters": ".chapters", "path": ".path"}
 
 
 def _text(chapter: Chapter, ran: ChapterResults) -> str:
@@ -293,7 +293,7 @@ def _text(chapter: Chapter, ran: ChapterResults) -> str:
 def _sources(book: Book) -> str:
     """A fingerprint of the files that a page's print depends on besides its own text."""
     files = [*book.bibliography, *([book.csl] if book.csl else []), *sorted(ASSETS.glob("*.lua"))]
-    files += [DATA / name for name in ("words.csv", "definitions.csv", "courses.csv")]
+    files += [DATA / name for name in ("words.csv", "definitions.csv", "courses.csv", "path.csv")]
     return Cache.key([read_text(file) for file in files], FORM)
 
 

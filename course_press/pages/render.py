@@ -105,6 +105,9 @@ class Renderer:
         meta, base = book.meta, about.up(chapter)
         here = self.pages.index(page)
         by_path = {other.chapter.path: other for other in self.pages}
+        path, on_path = about.path(), set(about.path())
+        own = [i for i, id_ in enumerate(path, 1) if self.labels.get(id_) is chapter]
+        further = path[own[-1]] if own and own[-1] < len(path) else None
 
         def linked(other: PrintedPage) -> dict[str, Any]:
             return {
@@ -112,6 +115,8 @@ class Renderer:
                 "number": str(other.chapter.number or ""),
                 "href": base + other.url,
                 "current": other is page,
+                "minutes": other.data.get("minutes"),
+                "on_path": not on_path.isdisjoint(one["id"] for one in other.data["labels"]),
             }
 
         nav = [
@@ -120,7 +125,7 @@ class Renderer:
             else linked(by_path[item.path])
             for item in book.contents
         ]
-        facts = ("title", "subtitle", "author", "description")
+        facts = ("title", "subtitle", "author", "description", "date")
         return {
             "lang": book.lang,
             "w": words(book.lang),
@@ -132,6 +137,10 @@ class Renderer:
                 "slides": base + slides.url(page) if slides.has_deck(page) else None,
                 "path": page.url,
                 "toc": _nested(page.data["toc"]),
+                "on_path": on_path,
+                "short": page.data.get("path"),
+                "further": further
+                and linked(by_path[self.labels[further].path]) | {"anchor": further},
                 # Unnumbered pages are for looking things up, not for reading through.
                 "minutes": chapter.number and page.data["minutes"],
                 "work": chapter.number and page.data["work"],

@@ -1,6 +1,7 @@
 """Prints the book as a site with the embedded engine: pandoc, Lua filters, one template."""
 
 import base64
+import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ from course_press.source.errors import choose
 from course_press.source.files import linked, put, staged, swap_in
 
 _DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
+_LATER = re.compile("<!-- later -->(.*?)<!-- /later -->", re.DOTALL)
 # Characters of data that stand in a page itself.
 _LONG = 10_000
 # A file in every built site: a folder without it is never replaced.
@@ -248,6 +250,8 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
     left_out = {".lua", ".csl", ".j2", ".scss", ".html", ".txt", ".toml", ".woff2"}
     assets = (file for file in ASSETS.rglob("*.*") if file.suffix not in left_out)
     given = {file.relative_to(ASSETS).as_posix(): _asset(file) for file in assets}
+    parts = (templates().get_template(f"{name}.html").render() for name in ("steps", "calculator"))
+    given["calculator.js"] = re.sub("</?script>", "", "\n".join(parts))
     _write_folder(given, out / "assets", stage / "assets")
     stands = {name: text.encode() for name, text in files.items() if (out / name).is_file()}
     same = {name for name, text in stands.items() if (out / name).read_bytes() == text}
@@ -281,17 +285,25 @@ def _with_fonts(style: Path) -> str:
 
 
 def put_apart(text: str, page: str) -> tuple[str, dict[str, str]]:
-    """A page without its figures' long data, and that as scripts beside it, for later."""
+    """A page without its figures' long data and what a reader comes to later, and these as scripts
+    beside it.
+    """
     apart: dict[str, str] = {}
+
+    def put(data: str) -> str:
+        name = f"{page}.{len(apart)}.js"
+        apart[name] = f"window.courseApart = {data};\n"
+        return name
 
     def lifted(found: re.Match[str]) -> str:
         if len(found[1]) < _LONG:
             return found[0]
-        name = f"{page}.{len(apart)}.js"
-        apart[name] = f"window.courseApart = {found[1]};\n"
-        return f'<script type="application/json" data-apart="{name}"></script>'
+        return f'<script type="application/json" data-apart="{put(found[1])}"></script>'
 
-    return _DATA.sub(lifted, text), apart
+    def later(found: re.Match[str]) -> str:
+        return f'<div class="later" data-apart="{put(json.dumps(found[1]))}"></div>'
+
+    return _DATA.sub(lifted, _LATER.sub(later, text)), apart
 
 
 def page_files(path: str, text: str) -> dict[str, str]:

@@ -38,6 +38,8 @@ def features(body: str) -> dict[str, Any]:
     classes |= {name: name for name in ("moving", "calculator", "trace")}
     return {
         "math": "<math" in body,
+        "tour": "<!-- later -->" in body,
+        "brief": 'class="calculator brief"' in body,
         "predictions": any(f'class="{name}"' in body for name in ("guess", "guesses")),
         "kinds": set(re.findall(r'class="explorer"[^>]* data-kind="(\w+)"', body)),
         **{name: f'class="{of}"' in body for name, of in classes.items()},

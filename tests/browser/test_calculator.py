@@ -16,7 +16,7 @@ from course_lib import CourseError, chip, llm, model
 from course_tools import calibrate
 from course_tools.counting import from_config
 from course_tools.counting.huggingface import sizes
-from course_book import explore
+from course_book import explore, n
 from course_book.answers.record import Question
 from course_book.explore import serving
 from course_press.cli.app import app
@@ -252,7 +252,8 @@ def test_a_choice_is_shown_said_and_kept_in_the_address_and_the_languages(visit)
     assert page.inner_text(".calc-said") == ""
     page.locator("#calc-model").focus()
     page.keyboard.type("Llama-3-70B")  # by the keyboard alone
-    page.keyboard.press("Tab")
+    for _ in range(3):
+        page.keyboard.press("Tab")
     assert page.locator("#calc-chip").evaluate("one => one === document.activeElement")
     assert "does not fit" in page.inner_text(".calc-verdict")
     assert "does not fit" in page.inner_text(".calc-said")
@@ -527,3 +528,64 @@ def test_the_page_is_light(built):
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids))
     assert "courseSteps" not in (built / "en" / "index.html").read_text(encoding="utf-8")
+
+
+def drawn_by(page, far):
+    """Take hold of the batch and draw it so many pixels."""
+    box = page.locator("#calc-batch").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + far, y, steps=5)
+    page.mouse.up()
+    return int(page.input_value("#calc-batch"))
+
+
+def test_a_number_of_the_sentence_is_drawn_typed_and_doubled(visit):
+    page = opened(visit)
+    assert drawn_by(page, 80) > 2 * serving.START["batch"]
+    assert drawn_by(page, -2000) == 1
+    assert drawn_by(page, 4000) == serving.MOST
+    page.fill("#calc-batch", "24")
+    page.keyboard.press("PageUp")
+    assert page.input_value("#calc-batch") == "48"
+    wanted = calibrate.predict(llm.decode("llama-3-8b", "h100-sxm", 48, 4096), "h100-sxm").expected
+    assert page.evaluate(f"document.querySelector('{BOX}').answer.decode_likely") == (
+        pytest.approx(wanted)
+    )
+    said = page.inner_text(".calc-sentence [data-told=decode]").replace("\u00a0", " ")
+    with language("en"):
+        assert said == n(wanted, "s")
+
+
+@pytest.mark.parametrize("lang", LANGS)
+def test_an_answer_is_kept_beside_another_and_travels_with_it(visit, lang):
+    page = opened(visit, lang)
+    page.click("[data-tool=compare]")
+    page.select_option("#calc-chip", "b200-sxm")
+    kept = page.inner_text(".calc-kept")
+    one, other = OFFERED.answer(), OFFERED.answer(chip="b200-sxm")
+    with language(lang):
+        assert n(float(f"{other.decode_likely / one.decode_likely:.3g}"), "×") in kept
+        assert n(one.decode_likely, "s") in kept.replace("\u00a0", " ")
+    again = opened(visit, lang, "?" + page.url.partition("?")[2])
+    assert again.inner_text(".calc-kept") == kept
+    again.click("[data-tool=compare]")
+    assert not again.locator(".calc-kept").is_visible()
+    assert "with" not in again.url
+
+
+def test_a_configuration_takes_two_actions_on_a_phone(visit):
+    page = opened(visit, width=390)
+    page.click("[data-tool=paste]")
+    assert page.evaluate("document.activeElement.id") == "calc-config"
+    page.keyboard.insert_text(json.dumps(LLAMA))
+    assert page.inner_text(".calc-sentence [data-told=decode]") != serving.NONE
+    assert page.evaluate(f"document.querySelector('{BOX}').answer.parameters") == 8_030_261_248
+
+
+def test_what_is_embedded_is_the_answer_alone(visit):
+    page = opened(visit, query="?calculate.embed=1&calculate.chip=l40s")
+    assert page.locator(".calc-sentence, .calc-verdict").first.is_visible()
+    assert not page.locator(".bar, footer, .calc-more, .turn").first.is_visible()
+    assert page.input_value("#calc-chip") == "l40s"

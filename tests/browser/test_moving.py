@@ -2,7 +2,12 @@
 motion, on paper and without JavaScript.
 """
 
+import io
+from pathlib import Path
+
+import numpy as np
 import pytest
+from PIL import Image
 
 from course_press.pages import site
 from tests.browser.conftest import wait_for
@@ -130,3 +135,27 @@ def test_a_choice_can_be_taken_back(visit):
     choices.select_option("0")
     page.evaluate(f"document.querySelector('{BOX}').go(4)")
     assert drawn(page) == first
+
+
+def test_it_can_be_kept_as_a_film_of_the_whole_picture(visit):
+    page = opened(visit)
+    page.evaluate(f"document.querySelector('{BOX}').go(14)")
+    with page.expect_download() as kept:
+        page.click(f"{BOX} [data-tool=picture]")
+    still = Image.open(io.BytesIO(Path(kept.value.path()).read_bytes())).convert("RGB")
+    with page.expect_download(timeout=120_000) as kept:
+        page.click(f"{BOX} [data-tool=film]")
+    assert kept.value.suggested_filename == "fig-ring.gif"
+    film = Image.open(io.BytesIO(Path(kept.value.path()).read_bytes()))
+    assert film.n_frames >= 15
+    first = np.asarray(film.convert("RGB"), dtype=float)
+    film.seek(film.n_frames - 1)  # where the still is
+    last = film.convert("RGB")
+    size = last.width, round(last.width * still.height / still.width)
+    below = np.asarray(last.crop((0, size[1], *last.size)), dtype=float)
+    assert np.ptp(below) > 100  # the sentence, and the book's name
+    shown = np.asarray(last.crop((0, 0, *size)), dtype=float)
+    wanted = np.asarray(still.resize(size, Image.Resampling.LANCZOS), dtype=float)
+    assert np.abs(shown - wanted).mean() < 4 < np.abs(first[: size[1]] - wanted).mean()
+    assert step(page) == 14
+    assert page.inner_text(f"{BOX} [data-tool=film]") == "Save as GIF"
