@@ -16,6 +16,7 @@ from course_lib.core.checks import known
 from course_lib.specs import chip
 from course_lib.workloads import llm
 from course_tools.files import DATA
+from course_tools.measured import given
 
 FOLDER = DATA / "measured"
 # The environment variable that names the folder of the reader's labs.
@@ -190,10 +191,21 @@ def lab(number: str) -> list[Row]:
     >>> {row.status for row in lab("00")} <= {"ok", "over-budget", "unsupported", "out-of-memory"}
     True
     """
-    files = sorted(FOLDER.glob(f"lab-{number}/*/results.csv"))
+    files = files_of(FOLDER, number)
     if own := os.environ.get(RESULTS):
         files += sorted(Path(own).glob(f"{number}-*/results/local/results.csv"))
-    return [row for file in files for row in read(file)]
+    return [row for file in files for row in rows_of(file)]
+
+
+def files_of(folder: Path, number: str = "*") -> list[Path]:
+    """Where rows of a lab lie, or of all: files as a lab wrote them, and as readers gave them."""
+    lab = f"lab-{number}"
+    return [*sorted(folder.glob(f"{lab}/*/results.csv")), *sorted(folder.glob(f"{lab}/*.json"))]
+
+
+def rows_of(file: Path) -> list[Row]:
+    """The rows of such a file."""
+    return given.read(file).read() if file.suffix == ".json" else read(file)
 
 
 def _run(name: str, row: Mapping[str, str]) -> PublishedRun | None:
