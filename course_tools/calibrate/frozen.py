@@ -91,21 +91,29 @@ def releases(folder: Path = FOLDER) -> tuple[Release, ...]:
     return tuple(sorted(every, key=lambda one: one.frozen))
 
 
-def scored(rows: Iterable[Row], release: Release) -> list[ErrorRow]:
-    """How wrong a release is about measured products: those since it, which nobody had when it was
-    frozen, and those before it apart.
-    """
+def matched(rows: Iterable[Row], release: Release) -> list[tuple[Row, Case]]:
+    """Measured products, cold and on random data, each with what a release predicted of it."""
     cases = {(one.chip, one.dtype, one.shape): one for one in release.cases}
-    found: dict[str, list[tuple[Row, Case]]] = {BEFORE: [], SINCE: []}
+    found = []
     for row in rows:
         on = chip_of_device(row.device)
         sound = (row.op, row.status, row.timing, row.data) == ("matmul", "ok", "cold", "random")
         if sound and on is not None and (case := cases.get((on.key, row.dtype, row.shape))):
-            since = datetime.fromisoformat(row.date) > datetime.fromisoformat(release.frozen)
-            found[SINCE if since else BEFORE].append((row, case))
+            found.append((row, case))
+    return found
+
+
+def scored(rows: Iterable[Row], release: Release) -> list[ErrorRow]:
+    """How wrong a release is about measured products: those since it, which nobody had when it was
+    frozen, and those before it apart.
+    """
+    moment = datetime.fromisoformat(release.frozen)
+    found: dict[str, list[tuple[Row, Case]]] = {BEFORE: [], SINCE: []}
+    for row, case in matched(rows, release):
+        found[SINCE if datetime.fromisoformat(row.date) > moment else BEFORE].append((row, case))
     return error_table(
         FamilyErrors(
-            "lab 00",
+            "products of labs",
             held,
             tuple(case.chip for _, case in pairs),
             [row.seconds_median for row, _ in pairs],
