@@ -182,9 +182,9 @@ def runs(name: str) -> list[PublishedRun]:
     return [run for row in table(name) if (run := _run(name, row)) is not None]
 
 
-def lab(number: str) -> list[Row]:
-    """What a lab measured: the committed rows, and the reader's own where `COURSE_RESULTS` names
-    the folder of the labs that hold them.
+def lab(number: str, *, own: bool = True) -> list[Row]:
+    """What a lab measured: the committed rows, and, unless not `own`, the reader's where
+    `COURSE_RESULTS` names the folder of the labs that hold them.
 
     Examples
     --------
@@ -192,8 +192,8 @@ def lab(number: str) -> list[Row]:
     True
     """
     files = files_of(FOLDER, number)
-    if own := os.environ.get(RESULTS):
-        files += sorted(Path(own).glob(f"{number}-*/results/local/results.csv"))
+    if own and (place := os.environ.get(RESULTS)):
+        files += sorted(Path(place).glob(f"{number}-*/results/local/results.csv"))
     return [row for file in files for row in rows_of(file)]
 
 
