@@ -1,5 +1,6 @@
 """The commands that run, compare and rent for labs, and that check what readers measured."""
 
+import re
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,8 @@ from typer import Option
 
 from course_lib import CourseError
 from course_lib.bench import results
-from course_tools.measured import contributed
+from course_tools.calibrate.frozen import releases
+from course_tools.measured import contributed, given
 from course_book import n, t
 from course_book.text import in_language, language, languages
 from course_press.cli import console
@@ -136,11 +138,27 @@ def lab_merge(number: str, folder: Path) -> None:
 
 
 @command(measured, "check")
-def results_check(folder: Path) -> None:
-    """Check measured rows before you give them to the book: schema, manifest, roofs, repeats.
+def results_check(place: Path) -> None:
+    """Check measured rows before the book takes them: schema, manifest, roofs, repeats, a seal.
 
     Example: `course results check labs/00-three-accelerators/results/local`
     """
+    frozen = {one.sha256: one.frozen for one in releases()}
+    fail_with(contributed.review(place, frozen=frozen))
+    rows, _ = contributed.taken(place)
+    tell(f"{console.counted(len(rows), 'row')} ready to send: CONTRIBUTING.md says how")
+
+
+@command(measured, "give")
+def results_give(folder: Path, out: Path = Path()) -> None:
+    """Write one file to send: rows, manifest, and which frozen predictions were there before.
+
+    Example: `course results give labs/00-three-accelerators/results/local`
+    """
     fail_with(contributed.review(folder))
-    rows = len(results.read(folder / "results.csv"))
-    tell(f"{console.counted(rows, 'row')} ready to send: CONTRIBUTING.md says how")
+    rows, about = contributed.taken(folder)
+    name = "-".join(re.findall("[a-z0-9]+", f"{about.device} {about.started[:16]}".lower()))
+    file = out / f"lab-{about.lab}-{name}.json"
+    before = [one.sha256 for one in releases() if one.frozen < about.started]
+    given.write(file, rows, about, "".join(before[-1:]))
+    tell(f"{file}: put it into course_tools/data/measured/lab-{about.lab}, and open a pull request")

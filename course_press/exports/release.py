@@ -11,6 +11,7 @@ from importlib.metadata import version as installed
 from pathlib import Path
 
 from course_lib import CourseError
+from course_tools.calibrate import frozen
 from course_press.check.rules import check_book
 from course_press.exports.book import check_formats, export_book
 from course_press.exports.notebooks import write_notebooks
@@ -22,7 +23,8 @@ from course_press.source.files import swap_in
 # Files that name the version.
 VERSIONED = ("pyproject.toml", "CITATION.cff", "_quarto.yml")
 # What a release prints anew into the clone: of the labs, the first cells.
-PRINTED = ("notebooks/", "labs/")
+PREDICTED = "course_tools/data/predictions"
+PRINTED = ("notebooks/", "labs/", PREDICTED)
 # What goes into the archive beside the site.
 ALONG = ("CITATION.cff", "LICENSE", "LICENSE-text", "README.md", "notebooks")
 SUMS = "SHA256SUMS"
@@ -58,6 +60,7 @@ def make_release(
             export_book(root, lang, to, pages, say=say)
 
     chores: dict[str, Callable[[], object]] = {
+        "predictions": lambda: frozen.freeze(version, root / PREDICTED),
         "notebooks": lambda: write_notebooks(root, langs, say=say),
         "site": lambda: site.build(root, langs, pages, say=say),
         " and ".join(to): downloads,

@@ -9,7 +9,7 @@ import time
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
-from math import ceil, inf, isclose
+from math import ceil, inf, isclose, prod
 from statistics import median
 from typing import Any
 
@@ -27,11 +27,13 @@ LONG = 0.3  # seconds that all repeats of a real multiplication take together, a
 # The simulated runs: which package is there, and which device is asked for.
 RUNS = (("torch", "cpu"), ("torch", "cuda"), ("numpy", "cpu"))
 HERE = ("", "cpu")
+# M, N and K of a product that is no square, where the file takes one.
+OBLONG, SIDES = ("torch", "oblong"), (96, 160, 224)
 # Relative tolerance for what the machine determines: a learner may round to microseconds.
 NEAR = 1e-3
 CLOSE = 0.005  # TFLOP/s: a learner may round to two decimals
 TRIES = 3
-CALL = "measure(n, dtype, device, repeats)"
+CALL, FULL = "measure(n, dtype, device, repeats)", "bench_matmul"
 FAILURES = {
     "not-implemented": "not-implemented-measure",
     "unsupported": "unsupported-measure",
@@ -98,6 +100,8 @@ class BenchmarkReply(Asked):
 def _observed(session: Session, run: tuple[str, str]) -> Outcome:
     """Run it on a simulated machine; or for real at two sizes, between measurements of our own."""
     package, device = run
+    if run == OBLONG:
+        return _outcome(session.start("benchmark", package=package), "cpu", 0, SimulatedMachine())
     if package:
         learner = session.start("benchmark", package=package)
         return _outcome(learner, device, SIZE, SimulatedMachine())
@@ -153,7 +157,7 @@ def _outcome(
         if reply.op == "ready":
             asked = time.monotonic()
             question = {"function": "measure", "size": size, "device": device, "repeats": repeats}
-            learner.tell(question)
+            learner.tell(question if size else question | {"function": FULL, "sides": SIDES})
             continue
         try:
             if machine is None:
@@ -204,6 +208,11 @@ def _judged(observed: Iterator[Outcome], session: Session) -> Iterator[Finding]:
         yield from _findings(outcome)
     if all(verdict.passed for verdict in session.found.values()):
         yield _here(observed)
+        oblong = next(observed, None)
+        if oblong and not oblong.failure.kind and not oblong.wrong_return:
+            wanted, given = 2 * prod(SIDES), oblong.flops
+            wrong = message("flops-oblong", given=given, shape=str(SIDES), wanted=wanted)
+            yield "flops", None if isclose(given, wanted, rel_tol=1e-6) else wrong
 
 
 def _failed(outcomes: Sequence[Outcome]) -> Text | None:
@@ -393,7 +402,7 @@ BENCHMARK = Lab(
         "unit",
         "this-computer",
     ),
-    scenarios=(*RUNS, HERE),
+    scenarios=(*RUNS, HERE, OBLONG),
     observe=_observed,
     judge=_judged,
     limit=30.0,  # of each run; a right one takes one

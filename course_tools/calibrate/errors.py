@@ -17,7 +17,9 @@ FILE = DATA / "calibration" / "errors.toml"
 # What tested constants: rows that they were fitted to, others of the same sources, other sources,
 # and other chips than those that lent them.
 FIT, TEST, ELSEWHERE, LENT = "fit half", "test half", "other laboratory", "other chips"
-HELD = (FIT, TEST, ELSEWHERE, LENT)
+# And what tested frozen predictions: rows that were there already, and rows that nobody had.
+BEFORE, SINCE = "rows before the release", "rows since the release"
+HELD = (FIT, TEST, ELSEWHERE, LENT, BEFORE, SINCE)
 # Which of them says most of what a reader with the chip itself may expect.
 _OWN = (ELSEWHERE, TEST, FIT)
 _LENT = (LENT, ELSEWHERE, TEST)

@@ -1,7 +1,8 @@
 """What a reader measured and gives to the book: whether it can be kept beside the others."""
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from math import prod
 from pathlib import Path
 from re import fullmatch
 from typing import Any
@@ -11,12 +12,16 @@ import msgspec
 from course_lib.bench.results import read
 from course_lib.bench.rows import IDENTIFYING, Manifest, Row
 from course_lib.core.checks import CourseError, text
-from course_lib.specs import chip_of_device
-from course_tools.measured.published import FOLDER
+from course_lib.core.dtypes import BITS
+from course_lib.specs import Accelerator, chip, chip_of_device, chips
+from course_tools.measured import given
+from course_tools.measured.published import FOLDER, files_of, rows_of
 
 # Share by which a speed may exceed the roof: chips run up to a tenth above the clock at which their
 # peaks are stated. What is faster was counted or timed wrongly.
 ABOVE = 0.1
+# And a CPU's, whose peak is that of a nominal clock: a core that is alone runs at up to twice it.
+BOOST = 2.0
 # Share by which a speed may differ from its work over its time: it is computed from them.
 EXACT = 0.01
 # Between the dates of rows and of the manifest, which read the clock at different moments.
@@ -27,33 +32,68 @@ _NEEDED = "lab command git_commit python packages device started finished wall_s
 _AGAIN = "run the lab again in a clean clone, and send the folder as it comes"
 
 
-def review(folder: Path | str, kept: Path | str = FOLDER) -> list[str]:
+def review(
+    place: Path | str, kept: Path | str = FOLDER, frozen: Mapping[str, str] | None = None
+) -> list[str]:
     """What keeps measured rows from being taken into the book, each with what to do about it.
 
-    `folder` holds ``results.csv`` and ``manifest.json`` as a lab wrote them, `kept` the rows that
-    are kept already, as ``lab-<nn>/<device>/results.csv``.
+    `place` is a folder with ``results.csv`` and ``manifest.json`` as a lab wrote them, or a file of
+    `course results give`; `kept` has the rows that are kept already, below ``lab-<nn>``; `frozen`
+    the moments of predictions by their hash.
     """
-    folder = Path(text("folder", str(folder)))
+    place = Path(text("place", str(place)))
     try:
-        rows = read(folder / "results.csv")
+        rows, about = taken(place)
+        predictions = given.read(place).predictions if place.is_file() else ""
     except CourseError as error:
         return [str(error)]
-    if not rows:
-        what = "has no rows" if (folder / "results.csv").is_file() else "is missing"
-        return [f"results.csv {what}: give the folder results/local of a lab that has run"]
-    try:
-        about = msgspec.json.decode((folder / "manifest.json").read_bytes(), type=Manifest)
-    except OSError:
-        return ["manifest.json is missing: let the lab run to its end, which writes it"]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return [f"manifest.json cannot be read ({error}): {_AGAIN}"]
-    found = [*_manifest(about), *_repeated(rows, folder, Path(kept))]
+    found = [*_manifest(about), *_repeated(rows, about, place, Path(kept))]
+    if predictions:
+        found += _frozen(predictions, about, frozen or {})
     for line, row in enumerate(rows, 2):
         found += [
             f"results.csv, line {line} ({row.op} {row.dtype} {row.shape}): {what}"
             for what in (*_belongs(row, about), *_possible(row))
         ]
     return found
+
+
+def taken(place: Path) -> tuple[list[Row], Manifest]:
+    """The rows and the manifest of a folder or of a given file; `CourseError` without any."""
+    if place.is_file():
+        one = given.read(place)
+        rows, about = one.read(), one.manifest
+    else:
+        rows = read(place / "results.csv")
+    if not rows:
+        what = (
+            "has no rows" if place.is_file() or (place / "results.csv").is_file() else "is missing"
+        )
+        raise CourseError(
+            f"results.csv {what}: give the folder results/local of a lab that has run"
+        )
+    if place.is_file():
+        return rows, about
+    try:
+        return rows, msgspec.json.decode((place / "manifest.json").read_bytes(), type=Manifest)
+    except OSError:
+        raise CourseError(
+            "manifest.json is missing: let the lab run to its end, which writes it"
+        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CourseError(f"manifest.json cannot be read ({error}): {_AGAIN}") from None
+
+
+def _frozen(predictions: str, about: Manifest, frozen: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with the predictions that rows name."""
+    started, since = _moment(about.started), _moment(frozen.get(predictions, ""))
+    if since is None:
+        yield f"its predictions are of no release ({predictions[:12]}…): {given.AGAIN}"
+    elif started and started < since:
+        yield (
+            f"its predictions were frozen at {since.isoformat()}, after the run began: measure "
+            f"again with the release that you compare with"
+        )
 
 
 def _manifest(about: Manifest) -> Iterator[str]:
@@ -84,8 +124,17 @@ def _manifest(about: Manifest) -> Iterator[str]:
                 f"manifest.json has {name} {getattr(about, name)!r}, no date of ISO 8601 with a "
                 f"zone: {_AGAIN}"
             )
-    if started and finished and finished < started:
-        yield f"manifest.json finished before it started: set the machine's clock, and {_AGAIN}"
+    if not fullmatch(rf"course lab run {about.lab}( .*)?|(?!course lab run).*", about.command):
+        yield f"manifest.json is of lab {about.lab!r} and of {about.command!r}: {_AGAIN}"
+    if not (started and finished):
+        return
+    clock = f"set the machine's clock, and {_AGAIN}"
+    if finished < started:
+        yield f"manifest.json finished before it started: {clock}"
+    elif abs((finished - started).total_seconds() - (about.wall_seconds or 0)) > SLACK.seconds:
+        yield f"manifest.json has wall_seconds {about.wall_seconds}, not what lies between: {clock}"
+    if finished > datetime.now(UTC) + SLACK:
+        yield f"manifest.json finished at {about.finished}, which is still to come: {clock}"
 
 
 def _belongs(row: Row, about: Manifest) -> Iterator[str]:
@@ -102,6 +151,15 @@ def _belongs(row: Row, about: Manifest) -> Iterator[str]:
         yield (
             f"is of {row.date}, outside the run of the manifest, {about.started} to "
             f"{about.finished}: empty results/local, and measure all rows in one run"
+        )
+    on = chip_of_device(row.device)
+    if on is not None and row.kind == "cpu" and "matrix" in {x.partition(".")[0] for x in on.peaks}:
+        yield f"says that {on.name} is a CPU: {_AGAIN}"
+    spent = (row.seconds_median or 0) * (row.repeats or 1) / 2  # half of them took as long
+    if about.wall_seconds and spent > about.wall_seconds:
+        yield (
+            f"took {spent:.3g} s, and the whole run {about.wall_seconds:.3g} s: give seconds, as "
+            f"the lab wrote them"
         )
 
 
@@ -126,18 +184,12 @@ def _possible(row: Row) -> Iterator[str]:
         if list(has.values()) != sorted(has.values()):
             said = ", ".join(f"{name} {value:g} s" for name, value in has.items())
             yield f"has {said}, which must not decrease: {_AGAIN}"
-    for name, work, unit in (
-        ("achieved_tflops", row.flops, 1e12),
-        ("achieved_bw_gbps", row.bytes, 1e9),
-    ):
-        speed = getattr(row, name)
-        # A collective's rate is that of its bus, which is not its bytes over its time.
-        if speed is None or work is None or (row.world and name == "achieved_bw_gbps"):
-            continue
-        if abs(speed * unit * seconds / work - 1 if work else speed) > EXACT:
+    for name, of in _derived(row, seconds).items():
+        value = getattr(row, name)
+        if value is not None and abs(value / of - 1 if of else value) > EXACT:
             yield (
-                f"has {name} {speed:g}, but its work over its time is {work / seconds / unit:g}: "
-                f"leave every row as the lab wrote it"
+                f"has {name} {value:g}, but from its other columns it is {of:g}: leave every row "
+                f"as the lab wrote it"
             )
     for speed, roof, where in _roofs(row):
         if speed > (1 + ABOVE) * roof:
@@ -148,32 +200,64 @@ def _possible(row: Row) -> Iterator[str]:
             )
 
 
+def _derived(row: Row, seconds: float) -> dict[str, float]:
+    """What columns must hold by the others of their row."""
+    rate, found = row.achieved_tflops, {}
+    if row.flops is not None:
+        found["achieved_tflops"] = row.flops / seconds / 1e12
+    # A collective's rate is that of its bus, which is not its bytes over its time.
+    if row.bytes is not None and not row.world:
+        found["achieved_bw_gbps"] = row.bytes / seconds / 1e9
+    if row.flops and row.bytes:
+        found["intensity"] = row.flops / row.bytes
+    if rate is not None and row.peak_tflops:
+        found["mfu"] = rate / row.peak_tflops
+    if row.op == "matmul":
+        found["flops"] = 2.0 * prod(row.sizes)
+    on = chip_of_device(row.device)
+    if on is not None and row.op == "matmul" and (peak := _peak(on, row.dtype)):
+        found["peak_tflops"] = peak / 1e12
+    return found
+
+
+def _peak(on: Accelerator, dtype: str) -> float:
+    """The peak of the faster of a chip's two units in a format, FLOP/s; 0 where it has none."""
+    return max(on.peaks.get(f"{unit}.{dtype}", 0.0) for unit in ("matrix", "vector"))
+
+
 def _roofs(row: Row) -> Iterator[tuple[float, float, str]]:
     """The speeds of a row in SI units, each with its roof and whose it is."""
     on = chip_of_device(row.device)
-    rate = (row.achieved_tflops or 0) * 1e12
+    rate, moved = (row.achieved_tflops or 0) * 1e12, (row.achieved_bw_gbps or 0) * 1e9
+    stream = row.op in STREAMS and row.timing == "cold"
     if on is None:
-        if row.peak_tflops:
-            yield rate, row.peak_tflops * 1e12, "the peak in the row itself"
+        every = [chip(key) for key in chips()]
+        if row.kind == "cpu" and row.peak_tflops:
+            yield rate, BOOST * row.peak_tflops * 1e12, "twice the peak in the row itself"
+        elif row.dtype in BITS and not row.world:
+            yield rate, max(_peak(one, row.dtype) for one in every), "any chip that the book knows"
+        if stream:
+            yield moved, max(one.bandwidth for one in every), "the memory of any chip"
         return
-    # The faster of the chip's two units, where it has the format.
-    peak = max(on.peaks.get(f"{unit}.{row.dtype}", 0.0) for unit in ("matrix", "vector"))
-    if peak and not row.world:
+    if (peak := _peak(on, row.dtype)) and not row.world:
         yield rate, peak, f"the {row.dtype} peak of {on.name}"
-    if row.op in STREAMS and row.timing == "cold":
-        yield (row.achieved_bw_gbps or 0) * 1e9, on.bandwidth, f"the bandwidth of {on.name}"
+    if stream:
+        yield moved, on.bandwidth, f"the bandwidth of {on.name}"
 
 
-def _repeated(rows: Iterable[Row], folder: Path, kept: Path) -> Iterator[str]:
+def _repeated(rows: Iterable[Row], about: Manifest, place: Path, kept: Path) -> Iterator[str]:
     """Measurements that stand twice in the file, or are kept already."""
-    known = {
-        _identity(row): file.parent.relative_to(kept).as_posix()
-        for file in sorted(kept.glob("lab-*/*/results.csv"))
-        if file.resolve() != (folder / "results.csv").resolve()
-        for row in read(file)
-    }
+    known = {}
+    for file in files_of(kept):
+        if file.resolve() not in (place.resolve(), (place / "results.csv").resolve()):
+            where = file.relative_to(kept).as_posix().removesuffix("/results.csv")
+            known |= {_identity(row): where for row in rows_of(file)}
+            if (of := taken(file if file.suffix == ".json" else file.parent)[1]) == about:
+                yield f"manifest.json is that of {where} ({of.started}): send the one of this run"
     seen: dict[Any, int] = {}
     for line, row in enumerate(rows, 2):
+        if row.dtype not in BITS:
+            yield f"results.csv, line {line} has the format {row.dtype!r}, which is none: {_AGAIN}"
         if where := known.get(_identity(row)):
             yield f"results.csv, line {line} is kept already in {where}: send only what is new"
         # What ran out of its budget is measured again, and then stands twice.

@@ -16,6 +16,7 @@ from course_lib.core.checks import known
 from course_lib.specs import chip
 from course_lib.workloads import llm
 from course_tools.files import DATA
+from course_tools.measured import given
 
 FOLDER = DATA / "measured"
 # The environment variable that names the folder of the reader's labs.
@@ -181,19 +182,30 @@ def runs(name: str) -> list[PublishedRun]:
     return [run for row in table(name) if (run := _run(name, row)) is not None]
 
 
-def lab(number: str) -> list[Row]:
-    """What a lab measured: the committed rows, and the reader's own where `COURSE_RESULTS` names
-    the folder of the labs that hold them.
+def lab(number: str, *, own: bool = True) -> list[Row]:
+    """What a lab measured: the committed rows, and, unless not `own`, the reader's where
+    `COURSE_RESULTS` names the folder of the labs that hold them.
 
     Examples
     --------
     >>> {row.status for row in lab("00")} <= {"ok", "over-budget", "unsupported", "out-of-memory"}
     True
     """
-    files = sorted(FOLDER.glob(f"lab-{number}/*/results.csv"))
-    if own := os.environ.get(RESULTS):
-        files += sorted(Path(own).glob(f"{number}-*/results/local/results.csv"))
-    return [row for file in files for row in read(file)]
+    files = files_of(FOLDER, number)
+    if own and (place := os.environ.get(RESULTS)):
+        files += sorted(Path(place).glob(f"{number}-*/results/local/results.csv"))
+    return [row for file in files for row in rows_of(file)]
+
+
+def files_of(folder: Path, number: str = "*") -> list[Path]:
+    """Where rows of a lab lie, or of all: files as a lab wrote them, and as readers gave them."""
+    lab = f"lab-{number}"
+    return [*sorted(folder.glob(f"{lab}/*/results.csv")), *sorted(folder.glob(f"{lab}/*.json"))]
+
+
+def rows_of(file: Path) -> list[Row]:
+    """The rows of such a file."""
+    return given.read(file).read() if file.suffix == ".json" else read(file)
 
 
 def _run(name: str, row: Mapping[str, str]) -> PublishedRun | None:

@@ -45,9 +45,11 @@ def seconds(size: int, repeats: int) -> list[float]:
 
 def _returned(measure: Any, asked: dict[str, Any], _: bytes) -> learner.Reply:
     """What is returned, as plain data: what it is worth is not for this process to say."""
-    returned = measure(
-        asked["size"], dtype="fp32", device=asked["device"], repeats=asked["repeats"]
-    )
+    if sides := asked.get("sides"):
+        returned = measure(*sides, "fp32", asked["device"], iters=asked["repeats"])
+    else:
+        how = {"device": asked["device"], "repeats": asked["repeats"]}
+        returned = measure(asked["size"], dtype="fp32", **how)
     if not isinstance(returned, Mapping):
         return {"other": type(returned).__name__[: learner.LONGEST]}, b""
     values = {key: _value(returned[key]) for key in KEYS if key in returned}

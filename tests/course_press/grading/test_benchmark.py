@@ -59,6 +59,11 @@ PLANTED = {
         "flops",
         "a multiply-accumulate is two operations",
     ),
+    "the operations of a square": (
+        {"2 * M * N * K": "2 * M**3"},
+        "flops",
+        "a product need not be square",
+    ),
     "no warm-up": (
         {"    for _ in range(warmup):\n        a @ b\n": ""},
         "warm-up",
