@@ -10,6 +10,7 @@ from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from math import ceil, inf, isclose
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -44,14 +45,8 @@ SCALES = {
     1e9: "nanoseconds",
     1e-3: "kiloseconds",
 }
-UNITS = {
-    1e3: "GFLOP/s",
-    1e6: "MFLOP/s",
-    1e9: "kFLOP/s",
-    1e12: "FLOP/s",
-    1e-3: "PFLOP/s",
-    1e12 / 2**40: "2^40 FLOP/s",
-}
+# What a rate in TFLOP/s is called that is so many times as large.
+UNITS = dict(msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())["units"])
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
