@@ -110,12 +110,6 @@ def _fit_products(
     return c, {name: found[name] for name in before}
 
 
-def _halves(some: evidence.Products) -> tuple[evidence.Products, evidence.Products]:
-    """Products to fit and to test, by a fixed draw."""
-    out = evidence.held_out(some.seconds.size, 0.5)
-    return some.some(~out), some.some(out)
-
-
 def predict_steps(some: Iterable[evidence.MeasuredStep], given: Calibration) -> NDArray[Any]:
     """Expected times of steps, s."""
     return np.array(
@@ -265,8 +259,7 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     """
     on = chip(evidence.REFERENCE)
     every = evidence.products("matmul_a100_transformer_gemms")
-    unseen = evidence.held_out(len(every.seconds))
-    fitted, test = every.some(~unseen), every.some(unseen)
+    fitted, test = evidence.halved(every, evidence.HELD_OUT)
     start = Constants(**START, misaligned=misalignment(), burst=1.0, stream=START["bandwidth"])
     constants, bound = fit_products(fitted, on, start), fitted.bound(on)
     constants = structs.replace(constants, stream=constants.bandwidth)
@@ -344,12 +337,12 @@ def _alone(key: str, like: Constants) -> tuple[dict[str, Constants], dict[str, A
     """
     on, before = chip(key), {}
     wide = fit_products(
-        _halves(evidence.cold(key, "bf16"))[0], on, structs.replace(like, burst=1.0), "bf16"
+        evidence.halved(evidence.cold(key, "bf16"))[0], on, structs.replace(like, burst=1.0), "bf16"
     )
     found = {"bf16": wide}
     for dtype in evidence.NARROW:
         if (some := evidence.cold(key, dtype)).seconds.size:
-            fitted = _fit_products(_halves(some)[0], on, wide, dtype, OWN[dtype], BEFORE)
+            fitted = _fit_products(evidence.halved(some)[0], on, wide, dtype, OWN[dtype], BEFORE)
             found[dtype], before[dtype] = fitted
     return found, before
 
@@ -401,7 +394,7 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
     files = {}
     for key in evidence.COLLECTED:
         c, before = alone[key]
-        parts = {dtype: _halves(evidence.cold(key, dtype)) for dtype in c}
+        parts = {dtype: evidence.halved(evidence.cold(key, dtype)) for dtype in c}
         ratios = {
             dtype: [some.seconds / _expected(key, dtype, some, c, before) for some in two]
             for dtype, two in parts.items()
