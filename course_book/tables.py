@@ -4,18 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from course_lib.specs import (
-    Accelerator,
-    Figure,
-    Source,
-    Transformer,
-    chip,
-    chips,
-    listed_models,
-    model,
-    prices,
-    sources,
-)
+from course_lib import specs
 from course_lib.specs.provenance import UNITS
 from course_lib.specs.ranges import PARTS
 from course_tools.counting.sources import configurations
@@ -76,7 +65,7 @@ def chip_table() -> Table:
     )
     header.insert(5, "bf16 (TFLOP/s)")
     rows = []
-    for one in map(chip, chips()):
+    for one in map(specs.chip, specs.chips()):
         dtype = next((d for d in ("bf16", "fp16") if f"matrix.{d}" in one.peaks), None)
         name = f"matrix.{dtype}" if dtype else "vector.fp32"
         other = "" if dtype == "bf16" else f" ({dtype or 'fp32'})"
@@ -94,7 +83,7 @@ def peak_table() -> Table:
     names = [*(f"matrix.{dtype}" for dtype in MATRIX), "vector.fp32"]
     rows = [
         [one.short, *(_linked(one, name, "TFLOP/s") for name in names)]
-        for one in map(chip, chips())
+        for one in map(specs.chip, specs.chips())
     ]
     return table([t("chip"), *MATRIX, f"{t('vector')} fp32"], rows)
 
@@ -106,7 +95,7 @@ def link_table() -> Table:
         "host-link/GB/s"
     )
     rows = []
-    for one in map(chip, chips()):
+    for one in map(specs.chip, specs.chips()):
         host = _linked(one, "host.per_direction", "GB/s") if one.host else ""
         for key, link in one.links.items():
             total = n(link.total_per_direction / UNITS["GB/s"][1], digits=4)
@@ -122,7 +111,7 @@ def figure_tables() -> Folded:
     """Every figure of every chip with its status, sources, and what other sources print."""
     header = _header("figure value status sources")
     found = []
-    for one in map(chip, chips()):
+    for one in map(specs.chip, specs.chips()):
         rows = [_figure_cells(one, name, figure) for name, figure in one.figures.items()]
         found.append((named(one.name), _place(one), table(header, rows, "lrll")))
     return Folded(found)
@@ -137,7 +126,7 @@ def dispute_table(page: str = "") -> Cards:
             Span(plain(_printed(f)), to=f"{page}#{_place(one, name)}"),
             plain(_others(one, f), ". ", english(f.note or "")),
         ]
-        for one in map(chip, chips())
+        for one in map(specs.chip, specs.chips())
         for name, f in one.figures.items()
         if f.status == "disputed"
     ]
@@ -147,15 +136,15 @@ def dispute_table(page: str = "") -> Cards:
 def price_table() -> Table:
     """Rental prices with provider and date."""
     rows = []
-    for p in prices():
-        about = [chip(p.chip).short, p.provider, n(p.usd_per_hour, digits=4), p.date]
-        rows.append([*about, _source(sources()[p.source]), named(p.note)])
+    for p in specs.prices():
+        about = [specs.chip(p.chip).short, p.provider, n(p.usd_per_hour, digits=4), p.date]
+        rows.append([*about, _source(specs.sources()[p.source]), named(p.note)])
     return table(_header("chip provider price date source note"), rows, "llrlll")
 
 
 def every_model() -> list[Any]:
     """Models with sizes and those that are traced, by vendor, the latest first."""
-    every = [*map(model, listed_models()), *configurations().values()]
+    every = [*map(specs.model, specs.listed_models()), *configurations().values()]
     latest = {one.vendor: -one.year for one in sorted(every, key=lambda one: one.year)}
     by = {one.key: (latest[one.vendor], one.vendor, -one.year, one.parameters) for one in every}
     return sorted(every, key=lambda one: by[one.key])
@@ -173,7 +162,7 @@ def model_table() -> Table:
         counted = [n(value) for value in (m.parameters, m.active_parameters, published)]
         counted.append(n(m.parameters / published - 1, "%", digits=2))
         shape = [""] * 6
-        if isinstance(m, Transformer):
+        if isinstance(m, specs.Transformer):
             heads = f"{m.heads} ({m.kv_heads})"
             shape = [str(m.layers), n(m.width), heads, *map(n, (m.ffn, m.vocab, m.context))]
         rows.append([named(m.name), str(m.year), *counted, *shape])
@@ -184,7 +173,7 @@ def source_table() -> Cards:
     """Every source of the tables: who printed it, where, and what of it could not be read again."""
     rows = [
         [_source(source), english(source.title), english(source.note or "")]
-        for source in sources().values()
+        for source in specs.sources().values()
     ]
     return cards(_header("source title note"), rows, "lll")
 
@@ -203,14 +192,14 @@ def _header(names: str) -> list[str]:
     return [t(key) + (f" ({unit})" if unit else "") for key, _, unit in parted]
 
 
-def _printed(figure: Figure) -> str:
+def _printed(figure: specs.Figure) -> str:
     """The value as its source prints it, in the page's way of writing numbers."""
     whole = float(figure.value).is_integer()
     value = n(int(figure.value)) if whole else n(figure.value, digits=6)
     return value if figure.unit == "1" else f"{value} {figure.unit}"
 
 
-def _figure_cells(one: Accelerator, name: str, f: Figure) -> list[str]:
+def _figure_cells(one: specs.Accelerator, name: str, f: specs.Figure) -> list[str]:
     said = [Markdown(", ".join(_source(one.sources[id_]) for id_ in f.sources))]
     if f.conflicts:
         said.append(plain(f"{t('others-print')}: ", _others(one, f)))
@@ -221,7 +210,7 @@ def _figure_cells(one: Accelerator, name: str, f: Figure) -> list[str]:
     return [place, _printed(f), t(f.status), plain(*joined(". ", said), ".")]
 
 
-def _others(one: Accelerator, f: Figure) -> Markdown:
+def _others(one: specs.Accelerator, f: specs.Figure) -> Markdown:
     said: Iterable[str] = (
         plain(f"{n(c.value, digits=6)} {c.unit} (", _source(one.sources[c.source]), ")")
         for c in f.conflicts
@@ -229,14 +218,14 @@ def _others(one: Accelerator, f: Figure) -> Markdown:
     return Markdown(", ".join(said))
 
 
-def _source(source: Source) -> Markdown:
+def _source(source: specs.Source) -> Markdown:
     if not (source.URL and source.URL.startswith(("https://", "http://"))):
         return plain(source.id)
     address = re.sub(r"[\s()<>\\]", lambda match: f"%{ord(match[0]):02X}", source.URL)
     return Markdown(f"[{plain(source.id)}]({address})")
 
 
-def _linked(one: Accelerator, name: str, unit: str) -> str:
+def _linked(one: specs.Accelerator, name: str, unit: str) -> str:
     """A chip's figure in its column's unit, linked to its source, marked where disputed."""
     figure = one.figures.get(name)
     if not figure:
@@ -246,6 +235,6 @@ def _linked(one: Accelerator, name: str, unit: str) -> str:
     return plain(link, DISPUTED if figure.status == "disputed" else "")
 
 
-def _place(one: Accelerator, name: str = "") -> str:
+def _place(one: specs.Accelerator, name: str = "") -> str:
     """Where a chip's figures, or one of them, stand."""
     return re.sub(r"[^a-z0-9-]", "-", f"spec-{one.key}-{name}".rstrip("-"))

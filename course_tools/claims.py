@@ -19,7 +19,7 @@ from course_lib.bench.rows import HEADER, PLAIN, Collectives, Row
 from course_lib.core.checks import CourseError, known
 from course_lib.core.dtypes import BITS, element
 from course_lib.network.costs import ALGORITHMS
-from course_lib.specs import Accelerator, Transformer, chip_of_device, chips, models
+from course_lib.specs import Accelerator, Transformer, chip_of_device, chips, load_toml, models
 from course_lib.specs.catalog import accelerator
 from course_lib.workloads import llm
 from course_lib.workloads.precision import FormatOptions, recipe_of
@@ -45,16 +45,7 @@ _MANY = 2**16
 # A kernel's launch alone takes some 2 µs on a GPU; what is quicker was not waited for.
 _LAUNCH = 5e-6
 # What may be claimed: its unit, and whether more of it is faster.
-SPEEDS: Mapping[str, tuple[str, bool]] = {
-    "tokens_per_second": ("1/s", True),
-    "ms_per_token": ("ms", False),
-    "prompt_tokens_per_second": ("1/s", True),
-    "ttft": ("s", False),
-    "ms": ("ms", False),
-    "flops": ("FLOP/s", True),
-    "bytes_per_second": ("B/s", True),
-    "mfu": ("1", True),
-}
+SPEEDS = load_toml(DATA / "claims.toml", dict[str, tuple[str, bool]])
 Amount = float | None
 # What columns say of a speed that is none of a claim's fields, in the order of `_say_directly`.
 _BESIDE = ("per_user", "per_chip", "guesses", "speculation", "prefix_caching")

@@ -15,6 +15,7 @@ from course_lib.core import Estimate
 from course_lib.core.checks import CourseError
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, chip
+from course_tools.calibrate import evidence
 from course_tools.calibrate.attention import AttentionConstants, attention_seconds
 from course_tools.calibrate.constants import ENGINES as ENGINES_FILE
 from course_tools.calibrate.constants import (
@@ -24,37 +25,6 @@ from course_tools.calibrate.constants import (
     CalibrationFile,
     cooling,
     to_toml,
-)
-from course_tools.calibrate.evidence import (
-    COLLECTED,
-    DTYPE,
-    MODEL,
-    NARROW,
-    NODES,
-    NORMAL,
-    OTHERS,
-    PAIRED,
-    PER_MACHINE,
-    PHASES,
-    REFERENCE,
-    SWITCHES,
-    MeasuredStep,
-    Messages,
-    Products,
-    attentions,
-    centre,
-    cold,
-    expert_messages,
-    halved,
-    held_out,
-    laboratories,
-    messages,
-    mixtures,
-    nccl,
-    of_others,
-    one_product,
-    products,
-    steps,
 )
 from course_tools.calibrate.kernels import Constants, EngineConstants, Kernel, quantizing, seconds
 from course_tools.calibrate.links import LARGE_MESSAGE, InSwitch, LinkConstants, Range
@@ -76,16 +46,19 @@ SURE = Range(1.0, 1.0)
 GROUPED = 32.0  # query heads of a shared one beyond which a decode step took many times as long
 
 
-def nvlink_messages() -> list[Messages]:
+def nvlink_messages() -> list[evidence.Messages]:
     """Half of all that went over NVLink alone: the half that is fitted."""
-    return [halved(messages(node, n, n))[0] for node, n in NODES]
+    return [evidence.halved(evidence.messages(node, n, n))[0] for node, n in evidence.NODES]
 
 
-def node_messages() -> Messages:
+def node_messages() -> evidence.Messages:
     """All that went between two machines, whatever part of their chips took part."""
-    every = [messages(NODES[0][0], 2 * each, each, over="nodes") for each in PER_MACHINE]
+    every = [
+        evidence.messages(evidence.NODES[0][0], 2 * each, each, over="nodes")
+        for each in evidence.PER_MACHINE
+    ]
     size, chips, times, bound = (np.concatenate([one[i] for one in every]) for i in range(4))
-    return Messages(size, chips, times, bound)
+    return evidence.Messages(size, chips, times, bound)
 
 
 def misalignment() -> float:
@@ -105,18 +78,18 @@ def between_chips() -> float:
     """
     best = best_published("bf16")
     shares = [best[key].rate / chip(key).peak("bf16") for key in best]
-    return float(NORMAL * np.std(np.log(shares), ddof=1))
+    return float(evidence.NORMAL * np.std(np.log(shares), ddof=1))
 
 
 def fit_products(
-    measured: Products, on: Accelerator, others: Constants, dtype: str = DTYPE
+    measured: evidence.Products, on: Accelerator, others: Constants, dtype: str = evidence.DTYPE
 ) -> Constants:
     """The constants of matrix products, the others as given."""
     return _fit_products(measured, on, others, dtype, START)[0]
 
 
 def _fit_products(
-    measured: Products,
+    measured: evidence.Products,
     on: Accelerator,
     others: Constants,
     dtype: str,
@@ -137,25 +110,22 @@ def _fit_products(
     return c, {name: found[name] for name in before}
 
 
-def _halves(some: Products) -> tuple[Products, Products]:
-    """Products to fit and to test, by a fixed draw."""
-    out = held_out(some.seconds.size, 0.5)
-    return some.some(~out), some.some(out)
-
-
-def predict_steps(some: Iterable[MeasuredStep], given: Calibration) -> NDArray[Any]:
+def predict_steps(some: Iterable[evidence.MeasuredStep], given: Calibration) -> NDArray[Any]:
     """Expected times of steps, s."""
     return np.array(
         [float(predict(step.bound, step.run.chip, constants=given).expected) for step in some]
     )
 
 
-def fit_engine(given: Calibration, model: str = MODEL, of: str | None = None) -> Calibration:
+def fit_engine(
+    given: Calibration, model: str = evidence.MODEL, of: str | None = None
+) -> Calibration:
     """The constants that only whole steps show, from those of one model: all engines together, or
     the gap of one by the name of its table.
     """
     decode, prefill = (
-        [step for step in steps(kind) if step.run.model == model] for kind in ("decode", "prefill")
+        [step for step in evidence.steps(kind) if step.run.model == model]
+        for kind in ("decode", "prefill")
     )
     wide = [step for step in decode if step.run.w in ("bf16", "fp16")]
     narrow = [step for step in decode if step not in wide]
@@ -174,18 +144,22 @@ def fit_engine(given: Calibration, model: str = MODEL, of: str | None = None) ->
     return given
 
 
-def _times(link: LinkConstants, some: Messages) -> NDArray[Any]:
+def _times(link: LinkConstants, some: evidence.Messages) -> NDArray[Any]:
     return np.asarray(link.seconds(some.kind, some.bound, some.chips, some.way))
 
 
-def _ratios(link: LinkConstants, some: list[Messages]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _ratios(
+    link: LinkConstants, some: list[evidence.Messages]
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """How many times as long as expected messages took, and which of them are large."""
     size = np.concatenate([one.size for one in some])
     times = [one.seconds / _times(link, one) for one in some]
     return np.concatenate(times), size > LARGE_MESSAGE
 
 
-def _fit_link(link: LinkConstants, some: list[Messages], start: dict[str, float]) -> LinkConstants:
+def _fit_link(
+    link: LinkConstants, some: list[evidence.Messages], start: dict[str, float]
+) -> LinkConstants:
     """A link with constants fitted to these collectives."""
 
     def residuals(given: dict[str, float]) -> NDArray[Any]:
@@ -196,12 +170,12 @@ def _fit_link(link: LinkConstants, some: list[Messages], start: dict[str, float]
     return structs.replace(link, **found)
 
 
-def _ranged(link: LinkConstants, some: list[Messages]) -> LinkConstants:
+def _ranged(link: LinkConstants, some: list[evidence.Messages]) -> LinkConstants:
     ratios, large = _ratios(link, some)
     return structs.replace(link, range=_range(ratios[large]), small=_range(ratios[~large]))
 
 
-def fit_links(some: list[Messages], switch: InSwitch | None = None) -> LinkConstants:
+def fit_links(some: list[evidence.Messages], switch: InSwitch | None = None) -> LinkConstants:
     """What collectives over a chip's links reach: rings and exchanges of every size, and the switch
     from so many chips on as the library lets it add.
     """
@@ -226,7 +200,7 @@ def fit_links(some: list[Messages], switch: InSwitch | None = None) -> LinkConst
     return _ranged(structs.replace(link, in_switch=structs.replace(switch, **rate)), some)
 
 
-def fit_host(some: Messages, inside: LinkConstants) -> LinkConstants:
+def fit_host(some: evidence.Messages, inside: LinkConstants) -> LinkConstants:
     """What messages over the host's links reach, whose call costs no less than over a chip's own:
     the share of the bandwidth on the one machine measured, where two pairs of cards met nowhere.
     """
@@ -236,7 +210,7 @@ def fit_host(some: Messages, inside: LinkConstants) -> LinkConstants:
     return structs.replace(found, crowding=CROWDING)
 
 
-def fit_nodes(some: Messages, inside: LinkConstants) -> LinkConstants:
+def fit_nodes(some: evidence.Messages, inside: LinkConstants) -> LinkConstants:
     """The latency of a call between machines, and how much longer than ports allow it took."""
     # The only machines measured reached a small part of their ports, and no two groups of chips the
     # same. So ports are expected to reach what links inside do, and the range reaches from there to
@@ -271,7 +245,7 @@ def product_ranges(some: Iterable[tuple[NDArray[Any], Estimate]]) -> dict[str, R
 def _step_range(given: Calibration) -> Range:
     """The range of whole steps: of each model's, with an engine's constants from the other."""
     ratios = []
-    every = [*steps("decode"), *steps("prefill")]
+    every = [*evidence.steps("decode"), *evidence.steps("prefill")]
     for model in sorted({step.run.model for step in every}):
         others = [step for step in every if step.run.model != model]
         refitted = fit_engine(given, model)
@@ -283,10 +257,9 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     """The constants of the reference chip, with their error on the products held out, and those of
     engines.
     """
-    on = chip(REFERENCE)
-    every = products("matmul_a100_transformer_gemms")
-    unseen = held_out(len(every.seconds))
-    fitted, test = every.some(~unseen), every.some(unseen)
+    on = chip(evidence.REFERENCE)
+    every = evidence.products("matmul_a100_transformer_gemms")
+    fitted, test = evidence.halved(every, evidence.HELD_OUT)
     start = Constants(**START, misaligned=misalignment(), burst=1.0, stream=START["bandwidth"])
     constants, bound = fit_products(fitted, on, start), fitted.bound(on)
     constants = structs.replace(constants, stream=constants.bandwidth)
@@ -296,7 +269,9 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     links = {
         "nvlink": nvlink,
         "nodes": fit_nodes(node_messages(), nvlink),
-        "host": fit_host(halved(messages(*PAIRED, over="host"))[0], nvlink),
+        "host": fit_host(
+            evidence.halved(evidence.messages(*evidence.PAIRED, over="host"))[0], nvlink
+        ),
     }
     one = fit_engine(
         Calibration(
@@ -308,12 +283,12 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
             source="",
         )
     )
-    burst, labs = centre(laboratories(one).values())
+    burst, labs = evidence.centre(evidence.laboratories(one).values())
     constants = structs.replace(constants, burst=burst)
     repository = table("matmul_a100_transformer_gemms")[0]["source"].partition(":data")[0]
     expected = predict(test.bound(on), on, constants=one, state="sustained").expected
     flops = 2 * fitted.sizes.astype(float).prod(axis=1)
-    runs = [step.run for step in (*steps("decode"), *steps("prefill"))]
+    runs = [step.run for step in (*evidence.steps("decode"), *evidence.steps("prefill"))]
     batches, contexts = ([run.batch for run in runs], [run.prompt + run.output for run in runs])
     file = CalibrationFile(
         date=date,
@@ -361,16 +336,20 @@ def _alone(key: str, like: Constants) -> tuple[dict[str, Constants], dict[str, A
     from half of them, by format; and what its kernels before narrow ones take.
     """
     on, before = chip(key), {}
-    wide = fit_products(_halves(cold(key, "bf16"))[0], on, structs.replace(like, burst=1.0), "bf16")
+    wide = fit_products(
+        evidence.halved(evidence.cold(key, "bf16"))[0], on, structs.replace(like, burst=1.0), "bf16"
+    )
     found = {"bf16": wide}
-    for dtype in NARROW:
-        if (some := cold(key, dtype)).seconds.size:
-            fitted = _fit_products(_halves(some)[0], on, wide, dtype, OWN[dtype], BEFORE)
+    for dtype in evidence.NARROW:
+        if (some := evidence.cold(key, dtype)).seconds.size:
+            fitted = _fit_products(evidence.halved(some)[0], on, wide, dtype, OWN[dtype], BEFORE)
             found[dtype], before[dtype] = fitted
     return found, before
 
 
-def _expected(key: str, dtype: str, some: Products, given: Any, before: Any) -> NDArray[Any]:
+def _expected(
+    key: str, dtype: str, some: evidence.Products, given: Any, before: Any
+) -> NDArray[Any]:
     """What products in a format take on a chip with its kernels before them."""
     on, bound = chip(key), some.bound(chip(key), dtype)
     return _with_quantizing(Kernel(bound, bound.work), on, given[dtype], before.get(dtype, {}))
@@ -385,35 +364,37 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
     """The files of the chips that a collector timed, and the engines' kernels before narrow
     products, geometric means over chips; and how far generations lie apart.
     """
-    alone = {key: _alone(key, fitted.constants["bf16"]) for key in COLLECTED}
+    alone = {key: _alone(key, fitted.constants["bf16"]) for key in evidence.COLLECTED}
     long = []
-    for key in COLLECTED:
-        some = cold(key, "bf16")
+    for key in evidence.COLLECTED:
+        some = evidence.cold(key, "bf16")
         long.append((some.seconds / _expected(key, "bf16", some, *alone[key]))[some.seconds > LONG])
     burst = float(np.median(np.concatenate(long)))
     # What one chip's constants, cooled, make of the other's products: how far generations lie.
     lent, narrow = [], []
-    for key, other in (COLLECTED, COLLECTED[::-1]):
+    for key, other in (evidence.COLLECTED, evidence.COLLECTED[::-1]):
         for dtype in ("bf16", *BOTH):
             c, before = alone[other]
             share = cooling(chip(key), chip(other))
             given = {dtype: structs.replace(c[dtype], compute=min(c[dtype].compute * share, 1.0))}
-            some = cold(key, dtype)
+            some = evidence.cold(key, dtype)
             ratios = some.seconds / _expected(key, dtype, some, given, before)
             lent += [np.median(ratios)] if dtype in ("bf16", "fp8") else []
             narrow += [(ratios, other)] if dtype in BOTH else []
     # And what a search for the best product found on the same chips: how far laboratories do.
     best = [
         np.log(_reached(dtype, key, alone[key][0][dtype]))
-        for key in COLLECTED
+        for key in evidence.COLLECTED
         for dtype in ("bf16", "fp8")
     ]
-    chips = float(NORMAL * np.sqrt(np.mean(np.log(lent) ** 2)))
-    labs = float(NORMAL * np.sqrt(np.mean(np.square(best))) / 2)  # a laboratory is half way there
+    chips = float(evidence.NORMAL * np.sqrt(np.mean(np.log(lent) ** 2)))
+    labs = float(
+        evidence.NORMAL * np.sqrt(np.mean(np.square(best))) / 2
+    )  # a laboratory is half way there
     files = {}
-    for key in COLLECTED:
+    for key in evidence.COLLECTED:
         c, before = alone[key]
-        parts = {dtype: _halves(cold(key, dtype)) for dtype in c}
+        parts = {dtype: evidence.halved(evidence.cold(key, dtype)) for dtype in c}
         ratios = {
             dtype: [some.seconds / _expected(key, dtype, some, c, before) for some in two]
             for dtype, two in parts.items()
@@ -435,12 +416,13 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
             )
             for dtype, one in c.items()
         }
-        halves = [halved(some)[0] for some in nccl(key)]
+        halves = [evidence.halved(some)[0] for some in evidence.nccl(key)]
         switch = InSwitch(bandwidth=0.6, chips=_switch_from(key))
         files[key] = structs.replace(
             fitted,
             source=f"products and collectives of TensorRT-LLM 1.3 and NCCL 2.29 on {key}, by "
-            f"aiconfigurator 0.12; unpacking, steps and what else is not of products {REFERENCE}'s",
+            f"aiconfigurator 0.12; unpacking, steps and what else is not of products "
+            f"{evidence.REFERENCE}'s",
             points=len(sizes),
             held_out=missed.size,
             held_out_error=float(np.mean(np.abs(missed))),
@@ -467,7 +449,7 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
             )
             for name in BEFORE
         }
-        for dtype in NARROW
+        for dtype in evidence.NARROW
     }
     return files, means, chips
 
@@ -487,8 +469,8 @@ def _others(like: CalibrationFile) -> dict[str, CalibrationFile]:
         for name, link in like.links.items()
     }
     files = {}
-    for key in OTHERS:
-        on, (fit, test) = chip(key), of_others(key)
+    for key in evidence.OTHERS:
+        on, (fit, test) = chip(key), evidence.of_others(key)
         start = {name: value for name, value in START.items() if name in ALONE.get(key, START)}
         given = structs.replace(like.constants["bf16"], burst=1.0)
         given = structs.replace(given, bandwidth=copies.get(key, given.bandwidth))
@@ -503,7 +485,8 @@ def _others(like: CalibrationFile) -> dict[str, CalibrationFile]:
         source = next(row["source"] for row in table("matmul_chips") if row["chip"] == key)
         files[key] = structs.replace(
             like,
-            source=f"products of {source} on {key}; all else {REFERENCE}'s, in wider ranges",
+            source=f"products of {source} on {key}; all else {evidence.REFERENCE}'s, in wider "
+            f"ranges",
             points=ratios.size,
             held_out=test.seconds.size,
             held_out_error=missed,
@@ -522,20 +505,20 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
     attention and messages.
     """
     attention, large, small, mixed, sent = [], [], [], [], []
-    for key, other in (COLLECTED, COLLECTED[::-1]):
+    for key, other in (evidence.COLLECTED, evidence.COLLECTED[::-1]):
         lender = files[other]
-        for kind, parts in PHASES.items():
+        for kind, parts in evidence.PHASES.items():
             c = lender.attention[kind]
-            for bound, taken in (attentions(key, *part) for part in parts):
+            for bound, taken in (evidence.attentions(key, *part) for part in parts):
                 expected = attention_seconds(Kernel(bound, bound.work), chip(key), c)
                 attention.append((taken / expected, c.range))
         link = lender.links["nvlink"]
-        ratios, is_large = _ratios(link, nccl(key))
+        ratios, is_large = _ratios(link, evidence.nccl(key))
         large.append((ratios[is_large], link.range))
         small.append((ratios[~is_large], link.small))
         if of_experts := lender.mixtures:
             mixed += [(ratios, of_experts.range) for ratios, _ in _mixture_ratios(key, of_experts)]
-        for name, some in expert_messages(key).items():
+        for name, some in evidence.expert_messages(key).items():
             link = lender.links[name]
             ratios, is_large = _ratios(link, [some])
             sent += [(ratios[is_large], link.range), (ratios[~is_large], link.small)]
@@ -556,10 +539,10 @@ def _doubt(some: Iterable[tuple[NDArray[Any], Range]]) -> float:
 
 def _mixture_ratios(key: str, c: MixtureConstants) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """How many times as long as expected mixtures took, and those of them that are fitted."""
-    for bounds, taken in mixtures(key):
+    for bounds, taken in evidence.mixtures(key):
         kernels = [Kernel(bound, bound.work) for bound in bounds]
         ratios = taken / sum(mixture_seconds(one, chip(key), c) for one in kernels)
-        yield ratios, ratios[~held_out(taken.size, 0.5)]
+        yield ratios, ratios[~evidence.held_out(taken.size, 0.5)]
 
 
 def _fit_mixtures(key: str) -> MixtureConstants:
@@ -578,7 +561,9 @@ def _fit_mixtures(key: str) -> MixtureConstants:
 def _fit_messages(key: str) -> dict[str, LinkConstants]:
     """What a chip's links achieve in the messages of experts, from half of each kind."""
     link = LinkConstants(latency=0.0, hop=0.0, bandwidth=1.0, range=SURE, small=SURE)
-    halves = {name: [halved(some)[0]] for name, some in expert_messages(key).items()}
+    halves = {
+        name: [evidence.halved(some)[0]] for name, some in evidence.expert_messages(key).items()
+    }
     start = {"latency": 2e-5, "bandwidth": 0.6, "waits": 0.2}
     return {name: _ranged(_fit_link(link, some, start), some) for name, some in halves.items()}
 
@@ -586,9 +571,9 @@ def _fit_messages(key: str) -> dict[str, LinkConstants]:
 def _fit_attention(key: str) -> dict[str, AttentionConstants]:
     """What a chip achieves in attention alone, from half of what a collector timed on it."""
     on, found = chip(key), {}
-    for kind, parts in PHASES.items():
-        every = [attentions(key, *part) for part in parts]
-        fit = [~held_out(seconds.size, 0.5) for _, seconds in every]
+    for kind, parts in evidence.PHASES.items():
+        every = [evidence.attentions(key, *part) for part in parts]
+        fit = [~evidence.held_out(seconds.size, 0.5) for _, seconds in every]
         start = {"overhead": 1e-5, "compute": 0.6, "bandwidth": 0.7}
         start |= {"exponentials": 16.0} if kind == "prompt" else {"block": 2e-6}
         rest: dict[str, Any] = {"grouped": GROUPED} if kind == "decode" else {}
@@ -617,7 +602,7 @@ def _switch_from(key: str) -> int:
     return min(
         int(float(row["n_gpus"]))
         for row in table("collectives_ml_engineering")
-        if row["node"] == SWITCHES[key] and row["algo"] == "NVLS"
+        if row["node"] == evidence.SWITCHES[key] and row["algo"] == "NVLS"
     )
 
 
@@ -642,9 +627,9 @@ def _scaled(lender: CalibrationFile, like: str, key: str, apart: float) -> Calib
             dtype, shares["bf16"] if itemsize(dtype) > 1 else shares.get("fp8", shares["bf16"])
         )
         # The best of a search is where a burst ends: it is lent within one collector's chips only.
-        burst = ours.burst if like in COLLECTED else 1.0
+        burst = ours.burst if like in evidence.COLLECTED else 1.0
         found[dtype] = structs.replace(ours, compute=min(ours.compute * share, 1.0), burst=burst)
-    if like not in COLLECTED:
+    if like not in evidence.COLLECTED:
         apart = float(np.hypot(lender.labs, np.log(lender.constants["bf16"].burst)))
     return structs.replace(
         lender,
@@ -661,7 +646,7 @@ def _scaled(lender: CalibrationFile, like: str, key: str, apart: float) -> Calib
 def _reached(dtype: str, key: str, constants: Constants) -> float:
     """How many times as fast as these constants say a chip's best published product ran."""
     best, on = best_published(dtype)[key], chip(key)
-    some = one_product(best.shape[0], best.shape[2], best.shape[1], best.rate)
+    some = evidence.one_product(best.shape[0], best.shape[2], best.shape[1], best.rate)
     bound = some.bound(on, dtype)
     return float((seconds(Kernel(bound, bound.work), on, constants) / some.seconds)[0])
 
@@ -686,15 +671,15 @@ def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
     # Attention of the reference was not collected: a later chip's, in doubt as chips differ.
     lent = {
         kind: structs.replace(one, range=Range(*one.range.factors(fitted.chips)))
-        for kind, one in files[COLLECTED[0]].attention.items()
+        for kind, one in files[evidence.COLLECTED[0]].attention.items()
     }
-    doubts, mixed = files[COLLECTED[0]].lent, files[COLLECTED[0]].mixtures
+    doubts, mixed = files[evidence.COLLECTED[0]].lent, files[evidence.COLLECTED[0]].mixtures
     if mixed:
         mixed = structs.replace(mixed, range=Range(*mixed.range.factors(doubts["mixtures"])))
     own = structs.replace(fitted, attention=lent, mixtures=mixed, lent=doubts)
-    files = {REFERENCE: own} | files | _others(own)
+    files = {evidence.REFERENCE: own} | files | _others(own)
     for key in sorted({*CHIPS.values()} - {*files}):
-        like = LENDERS.get(key, REFERENCE)
+        like = LENDERS.get(key, evidence.REFERENCE)
         files[key] = _scaled(files[like], like, key, apart)
     for dtype, given in before.items():
         name = ENGINE if dtype == "fp8" else f"{ENGINE}-{dtype}"

@@ -8,15 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from course_tools.serve.evidence import (
-    CHIP,
-    MeasuredService,
-    drawn,
-    means,
-    read_log,
-    serve_log,
-    services,
-)
+from course_tools.serve import evidence
 from course_tools.serve.settings import FOLDER, EngineSettings, engine
 
 SOURCE = "services measured on {chips} (github.com/ai-dynamo/aiconfigurator 0.12, Apache-2.0)"
@@ -40,23 +32,23 @@ OUT = 7
 MOST = 0.7  # a logarithm from which a miss counts no more: services that guess, or that start up
 
 
-def misses(some: list[MeasuredService], of: dict[str, float]) -> Any:
+def misses(some: list[evidence.MeasuredService], of: dict[str, float]) -> Any:
     """Logarithms of expected over measured first tokens and times per token."""
-    found = [np.log(means(one.serve(**of).run(one.requests))) for one in some]
+    found = [np.log(evidence.means(one.serve(**of).run(one.requests))) for one in some]
     return np.array(found) - np.log([[one.first, one.token] for one in some])
 
 
 def logged(of: dict[str, Any]) -> float:
     """How far the first third of the log is off: steps of few and of many sequences alike."""
-    log = read_log()
-    done, third = serve_log(log, calibrated=True, **of), slice(len(log.requests) // 3)
+    log = evidence.read_log()
+    done, third = evidence.serve_log(log, calibrated=True, **of), slice(len(log.requests) // 3)
     times = log.latencies(third)["tpot"]
     off = np.abs(np.log(done.tpot[third] / times))
     few = times < np.median(times)
     return float(np.median(off[few]) + np.median(off[~few]))
 
 
-def fit(some: list[MeasuredService], with_log: bool) -> dict[str, float]:
+def fit(some: list[evidence.MeasuredService], with_log: bool) -> dict[str, float]:
     """The constants that leave least, one after another."""
 
     def left(of: dict[str, float]) -> float:
@@ -73,13 +65,15 @@ def fit(some: list[MeasuredService], with_log: bool) -> dict[str, float]:
 
 def fitted(name: str) -> EngineSettings:
     """An engine with its constants, those without each chip, and its ranges."""
-    every = [one for one in services() if one.engine == name and one.users <= USERS]
+    every = [one for one in evidence.services() if one.engine == name and one.users <= USERS]
     chips, log = sorted({one.chip for one in every}), name == "vllm"
-    of = fit(drawn(every, MANY), log)
+    of = fit(evidence.drawn(every, MANY), log)
     apart, off = {}, []
     for chip in chips:
-        apart[chip] = fit(drawn((one for one in every if one.chip != chip), FEWER), log)
-        off.append(misses(drawn((one for one in every if one.chip == chip), MANY), apart[chip]))
+        apart[chip] = fit(evidence.drawn((one for one in every if one.chip != chip), FEWER), log)
+        off.append(
+            misses(evidence.drawn((one for one in every if one.chip == chip), MANY), apart[chip])
+        )
     ends = np.exp(-np.percentile(np.concatenate(off), [100 - OUT, OUT], axis=0))
     least, most = np.minimum(ends[0], 1.0), np.maximum(ends[1], 1.0)
     source = SOURCE.format(chips=", ".join(chips)) + (f"; {LOG}" if log else "")
@@ -87,7 +81,7 @@ def fitted(name: str) -> EngineSettings:
         engine(name),
         **of,
         without=apart,
-        measured=(*chips, CHIP) if log else tuple(chips),
+        measured=(*chips, evidence.CHIP) if log else tuple(chips),
         steps=(float(least[1]), float(most[1])),
         waits=(float(min(least[0] / least[1], 1.0)), float(max(most[0] / most[1], 1.0))),
         source=source,

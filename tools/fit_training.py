@@ -17,7 +17,6 @@ from course_tools.train.parallelism import FOLDER, FRAMEWORK, TrainingConstants,
 SPLITS = (("8B",), ("1B",), ("1B", "8B"))  # which models are fitted; the others are predicted
 _GIVEN = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())
 START = msgspec.convert(_GIVEN["start"], TrainingConstants)
-MEMORY, SHARED, CLOCK = (_GIVEN["fitted"][name] for name in ("memory", "shared", "clock"))
 MOST = dict.fromkeys(
     ("nvlink", "ports", "gradients", "hides", "products", "attention", "fused"), 1.0
 )
@@ -43,12 +42,12 @@ def fit_shared(sources: Sequence[str]) -> TrainingConstants:
         ratios = np.concatenate([evidence.speed_ratios(name, how) for name in sources])
         return np.asarray(weight * np.log(ratios))
 
-    return refined(START, SHARED, off, NEAR)
+    return refined(START, evidence.SHARED, off, NEAR)
 
 
 def shared_of(how: TrainingConstants) -> TrainingConstants:
     """Where the fit of one framework began: what all share, else the start."""
-    return msgspec.structs.replace(START, **{name: getattr(how, name) for name in SHARED})
+    return msgspec.structs.replace(START, **{name: getattr(how, name) for name in evidence.SHARED})
 
 
 def fit(models: Sequence[str], shared: TrainingConstants) -> TrainingConstants:
@@ -83,8 +82,10 @@ def fit(models: Sequence[str], shared: TrainingConstants) -> TrainingConstants:
         chips=(evidence.CHIP,),
         region={"chips": (8.0, 512.0), "sequence": (4096.0, 4096.0)},
     )
-    how = refined(how, MEMORY, lambda at: np.log(made(at, "memory")) - memory, ROOM)
-    how = refined(how, CLOCK, lambda at: weight * (speed - np.log(made(at, "tokens_per_s"))), NEAR)
+    how = refined(how, evidence.MEMORY, lambda at: np.log(made(at, "memory")) - memory, ROOM)
+    how = refined(
+        how, evidence.CLOCK, lambda at: weight * (speed - np.log(made(at, "tokens_per_s"))), NEAR
+    )
     share = max(
         float(np.quantile(evidence.predict_runs(one, how)["memory"][one.ran], ALARMS)) / capacity
         for one in runs
@@ -172,7 +173,7 @@ def fit_and_write() -> str:
     doubt = np.concatenate([np.log(one.memory / one.runs.memory)[one.runs.ran] for one in held_out])
     spread = float(np.ptp(np.quantile(doubt, ENDS))) / 2 / NORMAL
     whole = msgspec.structs.replace(whole, memory=spread, piped=_piped(whole))
-    same = {name: getattr(whole, name) for name in (*MEMORY, "memory", "usable")}
+    same = {name: getattr(whole, name) for name in (*evidence.MEMORY, "memory", "usable")}
     shared = _ranged(_described(msgspec.structs.replace(shared, **same)), *ratios)
     of_litgpt = (
         "memory: runs of LitGPT on A100s of 40 GB (Lightning AI, Apache-2.0); times as typical"

@@ -15,21 +15,9 @@ from typing import Any, NamedTuple
 
 from msgspec import to_builtins
 
-from course_lib import network
+from course_lib import network, specs
 from course_lib.core import CourseError, formulas
 from course_lib.core.checks import known
-from course_lib.specs import (
-    Accelerator,
-    Price,
-    Transformer,
-    chip,
-    chips,
-    listed_models,
-    load_toml,
-    model,
-    outdated,
-    quotes,
-)
 from course_lib.workloads import llm
 from course_lib.workloads.precision import of_model
 from course_lib.workloads.weights import not_divisible
@@ -44,7 +32,7 @@ OWN = "own"  # The model of a pasted configuration
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 # What can be chosen of formats, the state at first, and what is told of one, with its unit; and
 # what of that is told where the model does not fit, and so has neither speed nor price
-_GIVEN: Mapping[str, Any] = load_toml(DATA / "calculator.toml", dict)
+_GIVEN: Mapping[str, Any] = specs.load_toml(DATA / "calculator.toml", dict)
 FORMATS, START, ROWS, ALWAYS = (_GIVEN[key] for key in ("formats", "start", "rows", "always"))
 MOST = 2**20  # Sequences, and tokens, beyond which nothing is offered
 # Share of the expected time that the bound falls below where kernels that wait for each other are
@@ -156,15 +144,15 @@ class Calculator(Shown):
     @property
     def models(self) -> tuple[str, ...]:
         """The models that are offered: those that decode, in the order of every list."""
-        every = map(model, listed_models())
+        every = map(specs.model, specs.listed_models())
         return tuple(
-            one.key for one in every if isinstance(one, Transformer) and one.kind == "decoder"
+            one.key for one in every if isinstance(one, specs.Transformer) and one.kind == "decoder"
         )
 
     @property
     def chips(self) -> tuple[str, ...]:
         """The chips that are offered: those of a published memory, in the order of every list."""
-        return listed(key for key in chips() if chip(key).memory)
+        return listed(key for key in specs.chips() if specs.chip(key).memory)
 
     def answer(self, config: Mapping[str, Any] | None = None, **chosen: Any) -> Calculated:
         """What the library says of a state; `config` is Hugging Face's, of the model ``"own"``."""
@@ -172,11 +160,11 @@ class Calculator(Shown):
             known("state", name, START)
         at = {**START, **chosen}
         try:
-            one = from_config(config or {}) if at["model"] == OWN else model(at["model"])
+            one = from_config(config or {}) if at["model"] == OWN else specs.model(at["model"])
         except CourseError as error:
             return Calculated("config", str(error))
-        assert isinstance(one, Transformer)
-        on, tp = chip(at["chip"]), at["tp"]
+        assert isinstance(one, specs.Transformer)
+        on, tp = specs.chip(at["chip"]), at["tp"]
         link = link_of(on, tp, at["link"])
         if bad := not_divisible(one, tp):
             return Calculated("tp", str(bad[0]))
@@ -223,13 +211,13 @@ def shown(of: Calculated, name: str) -> str:
     return text
 
 
-def link_of(on: Accelerator, tp: int, wanted: str) -> str:
+def link_of(on: specs.Accelerator, tp: int, wanted: str) -> str:
     """The link asked for, else the fastest that joins so many; nothing where there is none."""
     every = ways(on, tp)
     return wanted if wanted in every else next(iter(every), "")
 
 
-def ways(on: Accelerator, tp: int) -> tuple[str, ...]:
+def ways(on: specs.Accelerator, tp: int) -> tuple[str, ...]:
     """The links that can join so many of a chip, the fastest first."""
     if tp == 1:
         return ()
@@ -240,23 +228,25 @@ def ways(on: Accelerator, tp: int) -> tuple[str, ...]:
     return tuple(own)
 
 
-def seconds_of_byte(on: Accelerator, tp: int, link: str) -> float:
+def seconds_of_byte(on: specs.Accelerator, tp: int, link: str) -> float:
     """Seconds of an all-reduce for each of its bytes: the spec table's links have no latency."""
     return float(network.all_reduce(1.0, network.resolve_link(on, link, tp, name="tp"), tp))
 
 
-def offers(key: str) -> tuple[Price, ...]:
+def offers(key: str) -> tuple[specs.Price, ...]:
     """The prices of a chip, the cheapest first, what is out of date last."""
-    return tuple(sorted((one for one in quotes() if one.chip == key), key=outdated))
+    return tuple(sorted((one for one in specs.quotes() if one.chip == key), key=specs.outdated))
 
 
-def power_of(on: Accelerator) -> Any:
+def power_of(on: specs.Accelerator) -> Any:
     """A chip's watts and their limit, by name; nothing where no limit is published."""
     held = on.power and to_builtins(energy.constants(on))
     return held and SimpleNamespace(limit=on.power, **{name: held[name] for name in energy.PARTS})
 
 
-def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str) -> Calculated:
+def _answer(
+    at: Mapping[str, Any], one: specs.Transformer, on: specs.Accelerator, link: str
+) -> Calculated:
     tp, batch, context = at["tp"], at["batch"], at["context"]
     parameters, one = one.parameters, one.extended(context)
     asked = {"w": "weights", "x": "activations", "kv": "cache", "compute": "compute"}

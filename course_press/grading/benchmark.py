@@ -10,6 +10,7 @@ from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from math import ceil, inf, isclose, prod
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -46,14 +47,9 @@ SCALES = {
     1e9: "nanoseconds",
     1e-3: "kiloseconds",
 }
-UNITS = {
-    1e3: "GFLOP/s",
-    1e6: "MFLOP/s",
-    1e9: "kFLOP/s",
-    1e12: "FLOP/s",
-    1e-3: "PFLOP/s",
-    1e12 / 2**40: "2^40 FLOP/s",
-}
+_GIVEN = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())
+# What a rate in TFLOP/s is called that is so many times as large.
+UNITS = dict(_GIVEN["units"])
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -391,17 +387,7 @@ def _here(observed: Iterator[Outcome]) -> Verdict:
 
 BENCHMARK = Lab(
     name="benchmark",
-    criteria=(
-        "runs",
-        "keys",
-        "operands",
-        "warm-up",
-        "synchronisation",
-        "median",
-        "flops",
-        "unit",
-        "this-computer",
-    ),
+    criteria=_GIVEN["criteria"],
     scenarios=(*RUNS, HERE, OBLONG),
     observe=_observed,
     judge=_judged,

@@ -8,21 +8,18 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import isclose, isfinite
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 
 from course_press.grading.lab import Finding, Lab, Session
 from course_press.grading.learner import Learner, Reply, as_float
 from course_press.grading.verdict import Amount, Text, Value, message
 
-CALLS = {
-    "fit": "fit(steps)",
-    "step_seconds": "step_seconds(constants, tokens, seen)",
-    "admit": "admit(prompts, running, max_num_seqs, max_num_batched_tokens)",
-    "serve": "serve(requests, constants, max_num_seqs, max_num_batched_tokens)",
-    "summary": "summary(requests, times)",
-}
+_GIVEN = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())
+CALLS = _GIVEN["calls"]
 NEAR = 1e-6  # relative error that the same sums in another order stay well below
 PLENTY = 10**9
 KEYS = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_s")
@@ -420,17 +417,7 @@ def _admission(functions: CalledFunctions) -> Iterator[Text]:
 
 def _crowds(rng: np.random.Generator) -> list[tuple[list[int], int, int, int]]:
     """Crowds that wait: one for each slip, and some that are drawn."""
-    cases = [
-        ([], 3, 8, 256),
-        ([10, 20, 30], 7, 8, 256),
-        ([10, 20, 30], 8, 8, 256),
-        ([100, 100, 100], 0, 8, 256),
-        ([200, 56], 0, 8, 256),
-        ([250], 7, 16, 256),
-        ([200, 100, 20], 2, 8, 256),
-        ([20] * 12, 3, 8, 256),
-        ([40, 30], 1, 8, 256),
-    ]
+    cases = [tuple(case) for case in _GIVEN["crowds"]]
     for _ in range(20):
         prompts = rng.integers(10, 120, int(rng.integers(1, 12))).tolist()
         most = int(rng.integers(4, 12))

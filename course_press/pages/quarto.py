@@ -18,15 +18,8 @@ from course_lib import CourseError
 from course_book.text import words
 from course_press.check import parity
 from course_press.pages import about, share
+from course_press.pages import site as embedded
 from course_press.pages.pandoc import draw_pictures
-from course_press.pages.site import (
-    MARKER,
-    check_out,
-    every_language,
-    page_files,
-    put_in_place,
-    write_slides,
-)
 from course_press.source.assets import ASSETS, templates
 from course_press.source.book import Book, Say, read_book, silent
 from course_press.source.chapter import Chapter
@@ -62,9 +55,9 @@ def build(
     if not quarto:
         said = "quarto is not on PATH: get it from quarto.org"
         raise MissingError(f"{said}, with conda (environment.yml) or pip install -e '.[quarto]'")
-    check_out(out)
+    embedded.check_out(out)
     book_in = cache(partial(read_book, root, answers=answers))  # each is read once
-    every = every_language(root, langs, out)
+    every = embedded.every_language(root, langs, out)
     with staged(out) as stage:
         for lang in langs:
             say(f"{lang} · quarto render")
@@ -79,12 +72,12 @@ def build(
                 told = (done.stdout + done.stderr)[-3000:].strip()
                 raise CourseError(f"quarto could not render the {lang} book:\n{told}")
             add_facts(book_in(lang), stage / lang)
-        (stage / MARKER).touch()  # a site from here on
-        write_slides(root, langs, stage, say=say)
+        (stage / embedded.MARKER).touch()  # a site from here on
+        embedded.write_slides(root, langs, stage, say=say)
         for lang in langs:
             link_up(book_in(lang), stage, every)
             link_downloads(book_in(lang), stage, out)
-        put_in_place(book_in(every[0]), every, stage, out)
+        embedded.put_in_place(book_in(every[0]), every, stage, out)
     found = (page for lang in langs for page in (out / lang).rglob("*.html"))
     return sorted(page for page in found if page.parent.name != share.DECKS)
 
@@ -118,7 +111,7 @@ def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
             else:
                 title.addnext(new)
         main.extend(html.fragments_fromstring(str(macros.citation(facts["citation"], ui)).strip()))
-        for path, text in page_files(about.url(chapter), _serialized(page)).items():
+        for path, text in embedded.page_files(about.url(chapter), _serialized(page)).items():
             (folder / path).write_text(text, encoding="utf-8")
     site, names = str(book.meta.get("site-url") or "").rstrip("/"), folder / "sitemap.xml"
     if site and names.is_file():

@@ -5,7 +5,7 @@ wrong the bound and the calibrated range are on those.
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -90,9 +90,7 @@ def of_others(key: str) -> tuple[Products, Products]:
     """The products of one of `OTHERS` that are fitted, and those that test it: where there are too
     few for that, none.
     """
-    some = products("matmul_chips", chip=key)
-    out = held_out(some.seconds.size, 0.5 if OTHERS[key] else 0.0)
-    return some.some(~out), some.some(out)
+    return halved(products("matmul_chips", chip=key), 0.5 if OTHERS[key] else 0.0)
 
 
 @cache
@@ -260,6 +258,9 @@ class Messages(NamedTuple):
         return Messages(size, chips, seconds, bound, self.kind)
 
 
+Timed = TypeVar("Timed", Products, Messages)
+
+
 def nccl(key: str) -> list[Messages]:
     """NCCL's collectives over a chip's links, by kind, each in fixed order."""
     on, found = chip(key), []
@@ -290,9 +291,9 @@ def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Me
     return Messages(size, np.full(size.size, workers), times, bound)
 
 
-def halved(some: Messages) -> tuple[Messages, Messages]:
-    """The messages in two halves by a fixed random draw: one to fit, the other to test."""
-    out = held_out(some.size.size, 0.5)
+def halved(some: Timed, share: float = 0.5) -> tuple[Timed, Timed]:
+    """Products or messages in two by a fixed random draw: some to fit, and a share to test."""
+    out = held_out(some.seconds.size, share)
     return some.some(~out), some.some(out)
 
 
@@ -434,9 +435,8 @@ def _errors(
 
 def _product_errors() -> Iterator[FamilyErrors]:
     on = chip(REFERENCE)
-    every = products("matmul_a100_transformer_gemms")
-    unseen = held_out(len(every.seconds))
-    for held, some in ((FIT, every.some(~unseen)), (TEST, every.some(unseen))):
+    every = halved(products("matmul_a100_transformer_gemms"), HELD_OUT)
+    for held, some in zip((FIT, TEST), every, strict=True):
         likely = predict(some.bound(on), on, state="sustained")
         yield _errors("products", held, on.key, likely, some.seconds)
     other = products("matmul_a100_m_sweep")
@@ -460,8 +460,7 @@ def _product_errors() -> Iterator[FamilyErrors]:
             if not some.seconds.size:
                 continue
             engine = before(dtype)
-            out = held_out(some.seconds.size, 0.5)
-            for held, part in ((FIT, some.some(~out)), (TEST, some.some(out))):
+            for held, part in zip((FIT, TEST), halved(some), strict=True):
                 bound = part.bound(on, dtype)
                 likely = predict(bound, on, dtype=dtype, engine=engine)
                 yield _errors(family_of(dtype), held, key, likely, part.seconds)

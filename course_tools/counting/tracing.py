@@ -11,17 +11,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from course_tools.counting import rules
 from course_tools.counting.records import STEPS, Access, Operation, Routing, Trace
 from course_tools.counting.rewriting import index, lessen
-from course_tools.counting.rules import (
-    FREE,
-    GATHERED,
-    PRODUCTS,
-    SCATTERED,
-    flops_of,
-    pairs,
-    product,
-)
 
 # The recorder that attention reports to: transformers knows it by its name only.
 CURRENT: list[Any] = []
@@ -200,12 +192,12 @@ class Recorder:
     def see(self, function: Any, args: Any, kwargs: Any, out: Any) -> None:
         """Note what a function of torch did."""
         name = function._schema.name.partition("::")[2].rstrip("_")
-        if function.is_view or name in FREE:
+        if function.is_view or name in rules.FREE:
             return
         given = tensors_in((args, kwargs), self.torch.Tensor)
         names = (one.name for one in function._schema.arguments)
         named = {**dict(zip(names, args, strict=False)), **kwargs}
-        if name in PRODUCTS:
+        if name in rules.PRODUCTS:
             self._product(name, given, out)
         elif name in _GROUPED:
             rows, weights = given[:2]
@@ -248,7 +240,7 @@ class Recorder:
 
     def _product(self, name: str, given: list[Any], out: Any) -> None:
         pair = given[-2:]
-        rows, inner, columns, groups = product([tuple(one.shape) for one in pair])
+        rows, inner, columns, groups = rules.product([tuple(one.shape) for one in pair])
         weighs = any(self.storage(one) in self.own for one in pair)
         reads, writes = self.accesses(given, weight=True), self.accesses(out)
         routing = None
@@ -308,7 +300,7 @@ class Recorder:
         """
         batch, heads, new, width = query.shape
         shared, seen, last = key.shape[1], key.shape[2], value.shape[-1]
-        met = pairs(new, seen, causal=causal and seen >= new, window=window)
+        met = rules.pairs(new, seen, causal=causal and seen >= new, window=window)
         cached = self.storage(key) in self.cached
         within = seen if window is None or not causal else min(seen, window + new - 1)
         fresh = min(new, within) if cached else 0
@@ -342,13 +334,13 @@ class Recorder:
         same = {id(one) for one in changed}
         made = [one for one in tensors_in(out, self.torch.Tensor) if id(one) not in same]
         sources = given
-        if changed and (name in _FILLED or name in SCATTERED):
+        if changed and (name in _FILLED or name in rules.SCATTERED):
             sources = [one for one in given if id(one) not in same]
         reads, writes = self.accesses(sources), self.accesses([*changed, *made])
-        if name in SCATTERED and changed:
+        if name in rules.SCATTERED and changed:
             put = max((one.numel() for one in sources), default=0)
             writes = tuple(self.access(one, min(put, one.numel())) for one in changed)
-        elif name in GATHERED and given:
+        elif name in rules.GATHERED and given:
             elements = min(sum(one.numel() for one in made), given[0].numel())
             reads = (self.access(given[0], elements, weight=True), *self.accesses(given[1:]))
             writes = self.accesses(made)
@@ -357,13 +349,15 @@ class Recorder:
         largest = max((*given, *made), key=lambda one: one.numel())
         tagged = self.torch.Tag.pointwise in function.tags
         last = largest.shape[-1] if largest.dim() else 1
-        flops = flops_of(name, float(largest.numel()), float(last), tagged)
+        flops = rules.flops_of(name, float(largest.numel()), float(last), tagged)
         if name == "linalg_solve_triangular":  # a row of the result takes all rows before it
             flops = float(out.numel() * given[0].shape[-1])
         if flops is None:
             where = re.sub(r"\.\d+(?=\.|$)", ".*", self.path[-1]) or "the model"
             self.uncounted[f"{name} in {where}"] = None
-        alone = name in GATHERED or name in SCATTERED or name in ("sort", "topk", "argsort")
+        alone = (
+            name in rules.GATHERED or name in rules.SCATTERED or name in ("sort", "topk", "argsort")
+        )
         self.note(name, flops or 0.0, reads, writes, alone=alone)
 
     def again(self, first: int, last: int, alike: dict[int, int]) -> None:

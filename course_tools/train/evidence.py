@@ -29,6 +29,9 @@ FAST = 0.15
 BEST, FEW = 0.9, 8.0  # of the playbook's runs: how near the fastest, on how many machines
 _BATCH = 256
 _GIVEN: Mapping[str, Any] = load_toml(DATA / "evidence.toml", dict)
+# The constants that are fitted: to the memory of the runs that worked, and to their steps; and
+# those of all frameworks, fitted to the speeds of several
+MEMORY, CLOCK, SHARED = (_GIVEN["fitted"][name] for name in ("memory", "clock", "shared"))
 _ARRAYS = ("machines", "ran", "tokens_per_s", "mfu", "memory")
 _COUNTED = ("dp", "pp", "tp", "zero", "mbs", "grad_acc")
 Array = NDArray[np.float64]

@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib import llm
-from course_lib.specs import chip, quotes
+from course_lib.specs import chip, outdated, quotes
 from course_tools import calibrate
 from course_book import explore
 from course_book.explore import serving
@@ -102,6 +102,6 @@ def test_its_table_has_the_range_of_what_is_expected_and_a_word_where_nothing_is
 
 
 def test_prices_that_are_out_of_date_come_last():
-    found = [serving.outdated(one) for one in serving.offers("t4")]
+    found = [outdated(one) for one in serving.offers("t4")]
     assert found == sorted(found)
     assert len(found) == 2

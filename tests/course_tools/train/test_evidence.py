@@ -56,7 +56,7 @@ def test_a_fit_to_memory_alone_lowers_its_error():
     def off(how):
         return np.log(evidence.predict_runs(runs, how)["memory"][runs.ran]) - measured
 
-    fitted = fit_training.refined(fit_training.START, fit_training.MEMORY, off, fit_training.ROOM)
+    fitted = fit_training.refined(fit_training.START, evidence.MEMORY, off, fit_training.ROOM)
     assert np.median(np.abs(off(fitted))) < np.median(np.abs(off(fit_training.START)))
 
 
