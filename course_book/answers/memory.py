@@ -122,6 +122,7 @@ def _assumed(meant: Named, on: Accelerator, one: Pool, asked: dict[str, Any]) ->
         found["experts"] = EXPERTS
     if model is None:
         found["cache"] = "grows with every token as over the few hundred that were traced"
+        found["remedies"] = "of a trace only a shorter context: a format, or more chips, is another"
     if isinstance(model, Transformer) and model.windowed:
         past = one.kept.layer * (model.layers - model.windowed)
         found["sliding_windows"] = {
@@ -141,24 +142,23 @@ def _remedies(
     meant: Named, on: Accelerator, engine: str | None, one: Pool, how: dict[str, Any]
 ) -> tuple[Remedy, ...]:
     """The three changes after which most sequences of this length fit, each of them computed."""
-
-    def most(of: Pool) -> float:
-        return max(of.bytes / of.sequence(of.context), 0.0)
-
-    if not one.sequence(one.context) or meant.model is None:  # one that has been traced
+    if not (each := one.sequence(one.context)):
         return ()
-    now = most(one)
+    now, traced = max(one.bytes / each, 1.0), meant.model is None
 
     def gain(**change: Any) -> float:
         ((name, value),) = change.items()
+        if traced:  # once: what fewer tokens take is known of it, and no other format
+            return max(one.bytes / one.sequence(value), 0.0) / now
         own = {"weights": "w", "cache": "kv"}.get(name, name)
         asked = {"users": one.users, "context": one.context, **how, own: value}
-        return most(pool(meant, on, engine, **asked)) / (now if now >= 1 else 1.0)
+        of = pool(meant, on, engine, **asked)
+        return max(of.bytes / of.sequence(of.context), 0.0) / now
 
-    narrower = [] if meant.stored else [("weights", "fp8"), ("weights", "awq")]
+    narrower = [] if meant.stored or traced else [("weights", "fp8"), ("weights", "awq")]
     others = [("cache", "fp8"), ("tp", 2 * how.get("tp", 1)), ("context", max(one.context // 2, 1))]
-    tried: list[tuple[str, dict[str, Any]]] = [(key, {key: to}) for key, to in (*narrower, *others)]
-    return top(tried, gain, "users", 1.01)
+    every: Any = (*narrower, *(others[-1:] if traced else others))
+    return top([(key, {key: to}) for key, to in every], gain, "users", 1.01)
 
 
 def _trained(
