@@ -10,7 +10,7 @@ from course_book.text import Shown, t
 
 @dataclass(frozen=True, repr=False)
 class Walk(Shown):
-    """The flow of *Bandwidth and profiling*: questions, each answer with a remedy and causes; a
+    """The flow of *Finding the cause*: questions, each answer with a remedy and causes; a
     page folds them, so that each answer opens the next.
     """
 

@@ -54,7 +54,7 @@ class Fork(NamedTuple):
 # compete with the others as one; which part it is, is the second question.
 WHOLES = (CAUSES[:3], ("exposed-collectives", "load-imbalance"))
 _STARVED = (*CAUSES[:3], "exposed-collectives", "load-imbalance")
-# The questions of the chapter *Bandwidth and profiling*, in their order; whose every answer leads
+# The questions of the chapter *Finding the cause*, in their order; whose every answer leads
 # on has ``at-roof``.
 FLOW = (
     Fork("busy", "no", "launch", _STARVED),

@@ -1,4 +1,4 @@
-"""Exercises of *Bandwidth and profiling*: operators that move more than they compute."""
+"""Exercises on bandwidth, fusion, and causes: operators that move more than they compute."""
 
 from course_lib import ops
 from course_lib.core.dtypes import itemsize
