@@ -8,7 +8,7 @@ from course_book.explore.engines import EngineExplorer, capacity, slo
 from course_book.explore.grid import NONE, Axis, ChartLayer, Field, TableRow
 from course_book.explore.inference import CONTEXT, Decode, decode, upgrade
 from course_book.explore.maps import Map, Tile, ticks
-from course_book.explore.operators import BALANCED, Roofline, batch, network, roofline
+from course_book.explore.operators import BALANCED, Roofline, attention, batch, network, roofline
 from course_book.explore.serving import Calculator, advice, calculator, limits
 from course_book.explore.training import layouts
 from course_book.explore.views import Endless, Explorer, color_of, ranges
@@ -31,6 +31,7 @@ __all__ = [
     "TableRow",
     "Tile",
     "advice",
+    "attention",
     "batch",
     "calculator",
     "capacity",
