@@ -43,15 +43,23 @@ def trans_training(chip: Accelerator, met: float, tokens: float, chips: int) -> 
     return Solution(work / rate, wrong, figures)
 
 
-def trans_cache(heads: int, c: int, rho: int) -> Solution:
-    own, kept = 2 * heads * 128, c + rho
+def trans_sparse(chosen: int, c: int, rho: int, scored: int) -> Solution:
+    kept = c + rho
     wrong = {
-        "keys-only": heads * 128 / kept,
-        "no-position": own / c,
-        "inverted": kept / own,
-        "latent-twice": own / (2 * c + rho),
+        "no-indexer": chosen,
+        "indexer-alone": chosen * kept / scored,
+        "elements": chosen * kept / (kept - scored / 2),
     }
-    return Solution(own / kept, wrong, {"own": own, "kept": kept})
+    figures = {"kept": kept, "spared": kept - scored, "held": (2 * chosen * kept, "B", 4)}
+    return Solution(chosen * kept / (kept - scored), wrong, figures)
+
+
+def trans_hybrid(every: int, heads: int, size: int, kv: int, width: int) -> Solution:
+    state, token = 4 * heads * size**2, 2 * kv * width * 2
+    tokens = (every - 1) * state / token
+    wrong = {"one-state": state / token, "keys-only": 2 * tokens, "elements": tokens / 2}
+    figures = {"state": (state, "B", 4), "token": (token, "B", 4), "linear": every - 1}
+    return Solution(tokens, wrong, figures, every > 2)
 
 
 def trans_latent(heads: int, c: int, rho: int) -> Solution:
