@@ -1,8 +1,6 @@
 """Exercises of the chapter *Transformer arithmetic*: parameters, FLOPs and bytes from sizes."""
 
-from course_lib.specs import Accelerator
 from course_book.exercises.problem import Solution
-from course_book.exercises.shared import headline
 
 
 def trans_parameters(width: int, heads: int, size: int, kv: int, ffn: int) -> Solution:
@@ -29,18 +27,6 @@ def trans_context(met: float, layers: int, heads: int, size: int, kv: int) -> So
     # Models of such sizes have as many parameters, more or less.
     fits = 10.5 < met / (layers * (heads * size) ** 2) < 15 and heads % kv == 0 and kv < heads
     return Solution(met / (2 * layers * heads * size), wrong, figures, fits)
-
-
-def trans_training(chip: Accelerator, met: float, tokens: float, chips: int) -> Solution:
-    peak, large, work = chip.peak("bf16"), headline(chip), 6 * met * tokens
-    rate = chips * 0.4 * peak
-    wrong = {
-        "forward-pass-only": 2 * met * tokens / rate,
-        "all-of-the-peak": work / (chips * peak),
-        "sparse": large and work / (chips * 0.4 * large),
-    }
-    figures = {"utilized": (0.4, "%"), "work": (work, "FLOP"), "rate": (rate, "FLOP/s", 4)}
-    return Solution(work / rate, wrong, figures)
 
 
 def trans_sparse(chosen: int, c: int, rho: int, scored: int) -> Solution:
