@@ -7,7 +7,7 @@ from course_book.explore.choices import CHIPS
 from course_book.explore.engines import capacity, slo
 from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_book.explore.inference import CONTEXT, decode, upgrade
-from course_book.explore.operators import batch, network, roofline
+from course_book.explore.operators import attention, batch, network, roofline
 from course_book.explore.serving import calculator
 from course_book.explore.training import layouts
 from course_book.explore.views import Explorer
@@ -20,6 +20,7 @@ __all__ = [
     "Explorer",
     "Field",
     "TableRow",
+    "attention",
     "batch",
     "calculator",
     "capacity",

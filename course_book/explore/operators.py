@@ -14,6 +14,7 @@ from course_lib.core.checks import known
 from course_lib.network import Link
 from course_lib.specs import Accelerator, chip
 from course_lib.specs import chip as accelerator
+from course_tools.counting.attention import MODELS, attention_layer
 from course_book.explore import choices
 from course_book.explore.choices import CHIPS, format_of, names, peak_of, places, tabulated
 from course_book.explore.grid import Axis, Field, drawn
@@ -222,6 +223,38 @@ def network(*, B: int = 512) -> Explorer:
 
     computed = tabulated(("link", "chips", "latency"), ask)
     return Explorer("network", axes, computed, **drawn("network"))
+
+
+def attention(*, S: int = 32768) -> Explorer:
+    """What a layer of each kind of attention reads for one new token, against the context.
+
+    Parameters
+    ----------
+    S : tokens in view at first, a power of two from 512 to 1,048,576.
+
+    Examples
+    --------
+    >>> attention().shown(S=131072)[4]
+    ['sparse', '185 MB', '36.2 MB', '2.73 GFLOP', '75.5 FLOP/B']
+    """
+    kinds = tuple(key for key in MODELS if key != "linear")  # of which hybrid ones are made
+    axes = {
+        "kind": Axis(kinds, "", tuple(t(f"attention-{key}") for key in kinds)),
+        "kv": Axis(("bf16", "fp8"), t("attention-cache-in"), start="bf16"),
+        "S": Axis(tuple(2**i for i in range(9, 21)), "S", start=S),
+    }
+
+    def ask(kind: str, kv: str, S: Any) -> dict[str, Field]:
+        one, by = attention_layer(kind, S, kv), tuple(axes)
+        return {
+            "size": Field(("S",), S),
+            "kept": Field(by, one.kept, "B"),
+            "read": Field(by, one.bytes, "B"),
+            "flops": Field(by, one.flops, "FLOP"),
+            "I": Field(by, one.flops / one.bytes, "FLOP/B"),
+        }
+
+    return Explorer("attention", axes, tabulated(("kind", "kv"), ask), **drawn("attention"))
 
 
 def _kernels() -> dict[str, tuple[str, Callable[[str], Work]]]:

@@ -22,7 +22,17 @@ from tests.conftest import once
 
 pytestmark = pytest.mark.browser
 LANGS = ("en", "es", "ko")
-NAMES = ("roofline", "batch", "upgrade", "network", "decode", "slo", "capacity", "layouts")
+NAMES = (
+    "roofline",
+    "batch",
+    "attention",
+    "upgrade",
+    "network",
+    "decode",
+    "slo",
+    "capacity",
+    "layouts",
+)
 BOOK = """
 project: {type: book, execute-dir: project}
 profile: {group: [en, es, ko]}

@@ -1,4 +1,4 @@
-"""Exercises of the chapter *Inside a kernel*: sectors, occupancy and stages."""
+"""Exercises of the chapter *Inside a kernel*: sectors, occupancy, stages, and clusters."""
 
 from math import ceil
 from typing import Any
@@ -89,3 +89,34 @@ def kernel_depth(chip: Accelerator, high: int, wide: int, stages: int) -> Soluti
     }
     figures = {"memory": (memory / 1024, "KiB"), "each": (memory / stages / 1024, "KiB")}
     return Solution(depth(), wrong, {**figures, "column": (2 * sides, "B")})
+
+
+def kernel_cluster(high: int, wide: int, work: int, width: int) -> Solution:
+    # In each clock, operands of a product of which a slice of depth one has 2 * high * wide FLOPs.
+    clocks = 2 * high * wide / work
+
+    def least(shared: float, own: float) -> int | None:
+        """Blocks that must divide the bytes of one operand among them; the other is their own."""
+        left = clocks * width - own
+        return ceil(shared / left - 1e-9) if left > 0 else None
+
+    answer = least(2 * high, 2 * wide)
+    wrong = {
+        "other-operand": least(2 * wide, 2 * high),
+        "both-shared": least(2 * (high + wide), 0.0),
+        "elements": least(high, wide),
+    }
+    figures = {"clocks": clocks, "own": (2 * wide, "B"), "shared": (2 * high, "B")}
+    figures |= {"room": (clocks * width, "B")}
+    return Solution(float(answer or 0), wrong, figures, answer is not None and 2 <= answer <= 16)
+
+
+def kernel_epilogue(chip: Accelerator, depth: int) -> Solution:
+    ridge = chip.ridge("bf16")
+    share = depth / (depth + ridge)
+    wrong = {
+        "all-overlapped": min(1.0, depth / ridge),
+        "four-bytes": depth / (depth + 2 * ridge),
+        "complement": 1 - share,
+    }
+    return Solution(share, wrong, {"ridge": (ridge, "", 3)}, depth != ridge)

@@ -1,8 +1,6 @@
 """Exercises of the chapter *Transformer arithmetic*: parameters, FLOPs and bytes from sizes."""
 
-from course_lib.specs import Accelerator
 from course_book.exercises.problem import Solution
-from course_book.exercises.shared import headline
 
 
 def trans_parameters(width: int, heads: int, size: int, kv: int, ffn: int) -> Solution:
@@ -31,27 +29,23 @@ def trans_context(met: float, layers: int, heads: int, size: int, kv: int) -> So
     return Solution(met / (2 * layers * heads * size), wrong, figures, fits)
 
 
-def trans_training(chip: Accelerator, met: float, tokens: float, chips: int) -> Solution:
-    peak, large, work = chip.peak("bf16"), headline(chip), 6 * met * tokens
-    rate = chips * 0.4 * peak
+def trans_sparse(chosen: int, c: int, rho: int, scored: int) -> Solution:
+    kept = c + rho
     wrong = {
-        "forward-pass-only": 2 * met * tokens / rate,
-        "all-of-the-peak": work / (chips * peak),
-        "sparse": large and work / (chips * 0.4 * large),
+        "no-indexer": chosen,
+        "indexer-alone": chosen * kept / scored,
+        "elements": chosen * kept / (kept - scored / 2),
     }
-    figures = {"utilized": (0.4, "%"), "work": (work, "FLOP"), "rate": (rate, "FLOP/s", 4)}
-    return Solution(work / rate, wrong, figures)
+    figures = {"kept": kept, "spared": kept - scored, "held": (2 * chosen * kept, "B", 4)}
+    return Solution(chosen * kept / (kept - scored), wrong, figures)
 
 
-def trans_cache(heads: int, c: int, rho: int) -> Solution:
-    own, kept = 2 * heads * 128, c + rho
-    wrong = {
-        "keys-only": heads * 128 / kept,
-        "no-position": own / c,
-        "inverted": kept / own,
-        "latent-twice": own / (2 * c + rho),
-    }
-    return Solution(own / kept, wrong, {"own": own, "kept": kept})
+def trans_hybrid(every: int, heads: int, size: int, kv: int, width: int) -> Solution:
+    state, token = 4 * heads * size**2, 2 * kv * width * 2
+    tokens = (every - 1) * state / token
+    wrong = {"one-state": state / token, "keys-only": 2 * tokens, "elements": tokens / 2}
+    figures = {"state": (state, "B", 4), "token": (token, "B", 4), "linear": every - 1}
+    return Solution(tokens, wrong, figures, every > 2)
 
 
 def trans_latent(heads: int, c: int, rho: int) -> Solution:

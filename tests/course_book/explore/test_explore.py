@@ -20,7 +20,17 @@ from course_book.explore.grid import NONE
 from course_book.explore.views import marks, ranges
 from course_press.outputs.explorer import html
 
-NAMES = ("roofline", "batch", "upgrade", "network", "decode", "slo", "capacity", "layouts")
+NAMES = (
+    "roofline",
+    "batch",
+    "attention",
+    "upgrade",
+    "network",
+    "decode",
+    "slo",
+    "capacity",
+    "layouts",
+)
 
 
 @pytest.fixture(scope="module", params=NAMES)

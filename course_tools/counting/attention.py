@@ -1,0 +1,113 @@
+"""One layer of attention in decode, by kind, each with the sizes of a published model."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib import ops
+from course_lib.core.checks import Numbers, known, whole
+from course_lib.core.dtypes import itemsize
+from course_lib.specs.catalog import transformer
+from course_lib.workloads.precision import formats
+from course_lib.workloads.transformer import operators
+from course_lib.workloads.weights import cache_bytes
+from course_tools.counting.sources import configured
+
+MODELS = {
+    "full": "llama-2-7b",
+    "grouped": "llama-3-8b",
+    "latent": "deepseek-v3",
+    "sliding": "gpt-oss-120b",
+    "sparse": "deepseek-v3.2-exp",
+    "linear": "qwen3-next-80b-a3b",
+    "hybrid": "qwen3-next-80b-a3b",
+}
+# Format of a linear layer's state, as transformers' code keeps it, and FLOPs for each of its
+# numbers: it decays, is asked by the key, takes in the difference, and is asked by the query
+# [yang2024].
+STATE, UPDATE = "fp32", 7
+
+
+@dataclass(frozen=True, slots=True)
+class LayerAttention:
+    """What a layer keeps of a context, byte, and its FLOPs and bytes for one new token."""
+
+    kept: Numbers
+    flops: Numbers
+    bytes: Numbers
+
+    def plus(self, other: "LayerAttention", share: float = 1.0) -> "LayerAttention":
+        """Add a share of another."""
+        pairs = ((getattr(self, name), getattr(other, name)) for name in self.__slots__)
+        return LayerAttention(*(one + share * two for one, two in pairs))
+
+
+def attention_layer(kind: str, context: ArrayLike, kv: str = "bf16") -> LayerAttention:
+    """One layer's attention in decode, for one sequence, without its projections.
+
+    Parameters
+    ----------
+    kind : of `MODELS`. ``"sliding"`` is a layer with a window, ``"sparse"`` latent attention to the
+        tokens that an indexer chooses, which scores all; ``"linear"`` has a state, which each token
+        reads and writes; ``"hybrid"`` is the mean of a model's layers.
+    context : tokens in view, the new one included. Broadcasts.
+    kv : format of what is cached for each token.
+
+    References
+    ----------
+    [deepseek-v3.2-readme], [qwen3-next-docs] and [yang2024].
+
+    Examples
+    --------
+    >>> for kind in ("grouped", "sparse", "linear"):
+    ...     one = attention_layer(kind, 32768)
+    ...     print(kind, round(one.kept / 1e6, 1), round(one.flops / one.bytes, 2))
+    grouped 134.2 4.0
+    sparse 46.1 100.64
+    linear 2.2 0.85
+    """
+    seen, key = whole("context", context), MODELS[known("kind", kind, MODELS)]
+    if kind in ("full", "grouped", "latent", "sliding"):
+        return _sized(key, seen, kv, "window" if kind == "sliding" else "attention")
+    config = configured(key).config or {}
+    if kind == "sparse":
+        near = _sized("deepseek-v3", np.minimum(seen, config["index_topk"]), kv)
+        kept = _sized("deepseek-v3", seen, kv).kept - near.kept
+        size = 1, config["index_head_dim"]
+        scores = _own(seen, config["index_n_heads"], size, kv, value_dim=1, values_in_keys=True)
+        return near.plus(scores).plus(LayerAttention(kept, 0.0, 0.0))
+    of_key = config["linear_key_head_dim"]
+    wide = config["linear_num_value_heads"] * config["linear_value_head_dim"]
+    # The last tokens of a short convolution are kept too, in bf16.
+    tail = config["linear_conv_kernel_dim"] * (2 * config["linear_num_key_heads"] * of_key + wide)
+    state = of_key * wide + 0.0 * seen
+    held = state * itemsize(STATE) + tail * itemsize("bf16")
+    linear = LayerAttention(held, UPDATE * state, 2 * held)
+    if kind == "linear":
+        return linear
+    size, every = (
+        (config["num_key_value_heads"], config["head_dim"]),
+        config["full_attention_interval"],
+    )
+    far = _own(seen, config["num_attention_heads"], size, kv)
+    return LayerAttention(0.0, 0.0, 0.0).plus(far, 1 / every).plus(linear, 1 - 1 / every)
+
+
+def _own(seen: Numbers, heads: int, size: tuple[int, int], kv: str, **more: Any) -> LayerAttention:
+    """A layer with keys of so many heads and such a width, and values, if these are not in keys."""
+    work = ops.attention(1, 1, seen, heads, *size, causal=True, kv=kv, **more)
+    token = size[0] * size[1] * (1 if more else 2) * itemsize(kv)
+    return LayerAttention(token * seen, work.flops, work.bytes)
+
+
+def _sized(key: str, seen: Numbers, kv: str, name: str = "attention") -> LayerAttention:
+    """A layer of a model that a Transformer describes; `name` is of its attention's two kinds."""
+    model, fm = transformer(key, windows=True), formats(kv=kv)
+    of = operators(model, 1, 1, seen, fm)["attention"][name]
+    layers = model.windowed if name == "window" else model.layers - model.windowed
+    near = np.minimum(seen, model.window) if name == "window" else seen
+    return LayerAttention(
+        cache_bytes(model, fm) / model.layers * near, of.flops / layers, of.bytes / layers
+    )
