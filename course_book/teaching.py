@@ -14,9 +14,9 @@ from course_book.text.markdown import joined
 # The chapters in four parts, whose names are rows of `data/words.csv`.
 PARTS = {
     "part-foundations": CHAPTERS[:3],
-    "part-one-chip": CHAPTERS[3:7],
-    "part-many-chips": CHAPTERS[7:8],
-    "part-whole-models": CHAPTERS[8:],
+    "part-one-chip": CHAPTERS[3:9],
+    "part-many-chips": CHAPTERS[9:11],
+    "part-whole-models": CHAPTERS[11:],
 }
 
 

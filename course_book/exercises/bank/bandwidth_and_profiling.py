@@ -1,20 +1,9 @@
 """Exercises of *Bandwidth and profiling*: operators that move more than they compute."""
 
-from course_lib import ops
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator
 from course_book.exercises.problem import Solution
-
-Shape = tuple[int, int, int]
-
-
-def _moved(shape: Shape) -> float:
-    """Bytes that an elementwise kernel in fp16 reads and writes."""
-    return float(ops.elementwise(shape, flops=10, dtype="fp16", reads=1, writes=1).bytes)
-
-
-def _named(shape: Shape) -> dict[str, int]:
-    return dict(zip(("rows", "columns", "width"), shape, strict=True))
+from course_book.exercises.shared import Shape, bytes_moved, sizes
 
 
 def profiling_gelu(chip: Accelerator, flops: int) -> Solution:
@@ -32,7 +21,7 @@ def profiling_gelu(chip: Accelerator, flops: int) -> Solution:
 
 
 def profiling_unfused(shape: Shape, kernels: int) -> Solution:
-    fused = _moved(shape)
+    fused = bytes_moved(shape)
     wrong = {
         "fused": fused,
         "forgot-write": kernels * fused / 2,
@@ -40,12 +29,12 @@ def profiling_unfused(shape: Shape, kernels: int) -> Solution:
         "four-bytes": 2 * kernels * fused,
         "kept-on-chip": (kernels + 1) * fused / 2,
     }
-    figures = {**_named(shape), "fused": (fused, "B"), "once": (fused / 2, "B")}
+    figures = {**sizes(shape), "fused": (fused, "B"), "once": (fused / 2, "B")}
     return Solution(kernels * fused, wrong, figures)
 
 
 def profiling_fused_time(chip: Accelerator, shape: Shape) -> Solution:
-    moved = _moved(shape)
+    moved = bytes_moved(shape)
     seconds = moved / chip.bandwidth
     wrong = {
         "forgot-write": moved / 2 / chip.bandwidth,
@@ -54,7 +43,7 @@ def profiling_fused_time(chip: Accelerator, shape: Shape) -> Solution:
         "power-of-ten": 1e3 * moved / chip.bandwidth,
         "math-only": 10 * moved / 4 / chip.peak("fp32", "vector"),
     }
-    return Solution(seconds, wrong, {**_named(shape), "moved": (moved, "B")})
+    return Solution(seconds, wrong, {**sizes(shape), "moved": (moved, "B")})
 
 
 def profiling_residual(dtype: str, second: str, third: str) -> Solution:
@@ -81,28 +70,3 @@ def profiling_scores(heads: int, length: int) -> Solution:
     }
     figures = {"scores": (heads * length**2, "", 4), "once": (once, "B")}
     return Solution(4 * once, wrong, {**figures, "operands": (4 * heads * length * 128 * 2, "B")})
-
-
-def profiling_achieved(chip: Accelerator, shape: Shape, fraction: float) -> Solution:
-    moved = _moved(shape)
-    wrong = {
-        "forgot-write": fraction / 2,
-        "elements": fraction / 2,
-        "inverted": 1 / fraction,
-        "matrix-peak": 2.5 * fraction / chip.ridge("fp16"),
-        "complement": 1 - fraction,
-    }
-    figures = {"moved": (moved, "B", 4), "achieved": (fraction * chip.bandwidth, "B/s")}
-    figures["seconds"] = (moved / chip.bandwidth / fraction, "s", 4)
-    return Solution(fraction, wrong, {**_named(shape), **figures})
-
-
-def profiling_share(share: float, factor: float) -> Solution:
-    left = 1 - share + share / factor
-    wrong = {
-        "local-speed-up": factor,
-        "weighted-mean": 1 - share + share * factor,
-        "free": 1 / (1 - share),
-        "inverted": 1 / (1 / left),
-    }
-    return Solution(1 / left, wrong, {"left": (left, "%")})

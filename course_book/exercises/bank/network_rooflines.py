@@ -5,16 +5,7 @@ from typing import Any
 from course_lib import network
 from course_lib.specs import Accelerator
 from course_book.exercises.problem import Solution
-from course_book.exercises.shared import headline
-
-
-def _all_links(chip: Accelerator) -> float:
-    """Bytes/s of all NVLinks of a chip, in one direction."""
-    return float(chip.links["nvlink"].total_per_direction)
-
-
-def _scaled(chip: Accelerator, share: float) -> dict[str, Any]:
-    return {"scaled": (share * chip.peak("bf16"), "FLOP/s", 4)}
+from course_book.exercises.shared import all_links, scaled
 
 
 def network_two_chips(chip: Accelerator, share: float) -> Solution:
@@ -29,11 +20,11 @@ def network_two_chips(chip: Accelerator, share: float) -> Solution:
         "memory-ridge": share * chip.ridge("bf16"),
         "all-of-the-peak": network.critical_contraction(peak, link) if share < 1 else None,
     }
-    return Solution(answer, wrong, {**_scaled(chip, share), "link": (link, "B/s")})
+    return Solution(answer, wrong, {**scaled(chip, share), "link": (link, "B/s")})
 
 
 def network_all_reduce(chip: Accelerator, n: int, message: float) -> Solution:
-    link, together = chip.links["nvlink"], _all_links(chip)
+    link, together = chip.links["nvlink"], all_links(chip)
     seconds = network.all_reduce(message, link, n)
     wrong = {
         "one-half": seconds / 2,
@@ -45,41 +36,6 @@ def network_all_reduce(chip: Accelerator, n: int, message: float) -> Solution:
     }
     figures = {"each": (link.per_direction, "B/s"), "link": (together, "B/s")}
     return Solution(seconds, wrong, {**figures, "count": link.count, "share": 2 * (n - 1) / n})
-
-
-def network_tokens_nvlink(chip: Accelerator, share: float) -> Solution:
-    peak, link, large = chip.peak("bf16"), _all_links(chip), headline(chip)
-    tokens, each = (
-        network.data_parallel_tokens(share * peak, rate)
-        for rate in (link, chip.links["nvlink"].per_direction)
-    )
-    wrong = {
-        "bidirectional": tokens / 2,
-        "one-half": tokens / 2,
-        "forward-only": tokens * 2,
-        "whole-step": tokens * 2 / 3,
-        "sparse": large and share * large / link,
-        "one-link": each,
-        "all-of-the-peak": network.data_parallel_tokens(peak, link) if share < 1 else None,
-    }
-    return Solution(tokens, wrong, {**_scaled(chip, share), "link": (link, "B/s")})
-
-
-def network_tokens_ethernet(chip: Accelerator, gigabits: int, ports: int) -> Solution:
-    port, link = gigabits * 1e9 / 8, ports * gigabits * 1e9 / 8
-    peak, large = chip.peak("bf16"), headline(chip)
-    tokens = network.data_parallel_tokens(peak, link)
-    wrong = {
-        "one-port": network.data_parallel_tokens(peak, port),
-        "gigabits": network.data_parallel_tokens(peak, ports * gigabits * 1e9),
-        "one-half": tokens / 2,
-        "forward-only": tokens * 2,
-        "sparse": large and large / link,
-        "whole-step": tokens * 2 / 3,
-    }
-    # Less than what all links of a chip to those of its machine carry in one direction.
-    inside = max((float(one.total_per_direction) for one in chip.links.values()), default=0.0)
-    return Solution(tokens, wrong, {"port": (port, "B/s"), "link": (link, "B/s")}, link < inside)
 
 
 def network_nodes(chip: Accelerator, nodes: int, message: float) -> Solution:
@@ -97,11 +53,11 @@ def network_nodes(chip: Accelerator, nodes: int, message: float) -> Solution:
     }
     figures = {"each": node, "gigabits": port * 8e-9, "port": (port, "B/s")}
     figures |= {"inside": (phases.inside, "s"), "across": (phases.across, "s")}
-    return Solution(phases.lower, wrong, {**figures, "nvlink": (_all_links(chip), "B/s")})
+    return Solution(phases.lower, wrong, {**figures, "nvlink": (all_links(chip), "B/s")})
 
 
 def network_latency(chip: Accelerator, n: int, latency: float) -> Solution:
-    link, together = chip.links["nvlink"], _all_links(chip)
+    link, together = chip.links["nvlink"], all_links(chip)
     size, single = (
         network.latency_bound_size(network.Link(link.per_direction, count, latency), n)
         for count in (link.count, 1)
