@@ -81,4 +81,4 @@ def srv_most(acceptance: float, cost: float, share: float) -> Solution:
         "while-it-pays": max(m for m, gain in enumerate(gains) if gain >= 1),
     }
     figures = {"gain": (best, "×"), "one": (gains[1], "×")}
-    return Solution(gains.index(best), wrong, figures, 1 < best and second < 0.998 * best)
+    return Solution(gains.index(best), wrong, figures, best > 1 and second < 0.998 * best)
