@@ -73,7 +73,8 @@ def srv_even(experts: int, active: int, share: float, cost: float) -> Solution:
 
 def srv_most(acceptance: float, cost: float, share: float) -> Solution:
     gains, free = (
-        [speedup(acceptance, m, cost, 1 + more * m) for m in range(199)] for more in (share, 0)
+        [float(speedup(acceptance, m, cost, 1 + more * m)) for m in range(199)]
+        for more in (share, 0)
     )
     best, second = sorted(gains)[:-3:-1]
     wrong = {
