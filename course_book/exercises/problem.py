@@ -29,11 +29,13 @@ WHOLE = 0.49
 _ROUND = 4
 # Units of the parameters that texts show, by what parameters are called in all exercises.
 _MEASURED = {
-    "%": "share before after ring switch hardware most used use acceptance gone",
+    "%": "share before after ring switch hardware most used use acceptance gone quantized",
     "×": "factor cost verify",
     "s": "latency load math each fixed limit adds service first tpot save window launch took",
-    "B": "message moved capacity token layer",
+    "B": "message moved capacity token layer weights cache sent spare host",
     "FLOP": "flops",
+    "FLOP/s": "peak",
+    "B/s": "path bandwidth",
     "FLOP/B": "intensity ridge",
     "Hz": "clock",
     "W": "watts",

@@ -4,7 +4,7 @@ from course_book.moving.anatomy import journey, machine, systolic
 from course_book.moving.collectives import all_reduce, sharded_matmul
 from course_book.moving.memory import fill, heads, hierarchy, shrink
 from course_book.moving.multiprocessors import coalescing, stages, waves
-from course_book.moving.requests import batching
+from course_book.moving.requests import batching, guesses
 from course_book.moving.tiles import flash_attention, roofs, tiled_product
 from course_book.moving.timelines import backward_pass, fuse, overlap, pipeline
 
@@ -16,6 +16,7 @@ __all__ = [
     "fill",
     "flash_attention",
     "fuse",
+    "guesses",
     "heads",
     "hierarchy",
     "journey",

@@ -15,6 +15,8 @@ from course_book.moving.scene import GIVEN, Moving, Running, Scene, Shape, both,
 from course_book.text import n, t
 
 _PLACES = 4
+# Steps that check guesses, guesses of each, and the chance that one is right
+_CHECKS, _GUESSES, _RIGHT = 5, 4, 0.8
 SLOWER = 50  # Times, than on the chip, it plays
 # When each comes, s, and the tokens of its prompt and its answer
 _REQUESTS = GIVEN["requests"]
@@ -370,3 +372,60 @@ class _Timeline:
         done = sum(at <= time for times in self.run.made for at in times)
         texts = (Running(time, "s"), n(done), n(self.run.pause(time), "s"))
         self.scene.write(self.counters, texts)
+
+
+def guesses(times: Mapping[str, tuple[float, float]], *, seed: int = 11) -> Moving:
+    """Steps that check four guesses each: which are kept and which are thrown away.
+
+    Parameters
+    ----------
+    times : by choice, what a guess takes and what the step that checks them, in steps without.
+    seed : of the draw that says which are right, four in five of them.
+
+    Examples
+    --------
+    >>> list(guesses({"alone": (0.2, 1.0)}).scenes)
+    ['alone']
+    """
+    right = np.random.default_rng(seed).random((_CHECKS, _GUESSES)) < _RIGHT
+    kept = [int(row.cumprod().sum()) for row in right]
+    longest = max(_GUESSES * guess + check for guess, check in times.values())
+    scenes = {name: both(_checked, kept, *of, longest) for name, of in times.items()}
+    return Moving("guesses", scenes, label=t("moving-guesses-choice"), still=2 * _CHECKS)
+
+
+def _checked(width: float, kept: Sequence[int], guess: float, check: float, most: float) -> Scene:
+    scene, left, end = Scene(width, 236, t("moving-guesses-start")), 12.0, width - 12
+    unit, side = (end - left) / most, (end - left) / (_CHECKS * (_GUESSES + 1))
+    scene.label(left, 18, t("moving-guesses-step"))
+    drafts = [
+        scene.rect(left + i * guess * unit, 28, guess * unit - 2, 30, line="math", tone="none")
+        for i in range(_GUESSES)
+    ]
+    at = left + _GUESSES * guess * unit
+    large = scene.rect(at, 28, check * unit - 2, 30, line="memory", tone="none")
+    scene.label(left, 92, t("moving-guesses-tokens"))
+    bars = [
+        scene.gauge(left, end, 158 + 50 * i, t(f"moving-guesses-{name}"), n(0), tone=tone)
+        for i, (name, tone) in enumerate((("with", "math"), ("without", "memory")))
+    ]
+    made, time = 0, 0.0
+    for one in kept:
+        scene.step(t("moving-guesses-guess").format(guesses=n(_GUESSES)), 4 * guess)
+        large.to(tone="none")
+        for draft in drafts:
+            draft.to(tone="math-soft", line="math", opacity=1)
+        first, made, time = made, made + one + 1, time + _GUESSES * guess + check
+        said = {"kept": n(one), "made": n(made), "time": n(time, digits=2)}
+        scene.step(t("moving-guesses-check").format(**said), check)
+        large.to(tone="memory-soft")
+        for i, draft in enumerate(drafts):
+            draft.to(tone="math" if i < one else "none", line="math" if i < one else "alarm")
+            draft.to(opacity=1.0 if i <= one else 0.3)
+        for i in range(first, made):
+            tone = "memory" if i + 1 == made else "math"
+            scene.rect(left + i * side, 100, side - 2, 22, tone=tone)
+        for (bar, text), many in zip(bars, (made, time), strict=True):
+            bar.to(width=many * side)
+            text.to(text=n(many, digits=2))
+    return scene

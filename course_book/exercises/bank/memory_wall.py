@@ -125,3 +125,27 @@ def wall_group_scales(model: str, group: int, scale: int) -> Solution:
     }
     figures = {"parameters": (parameters, "", 4), "per_weight": (4 + scale / group, "", 4)}
     return Solution(answer, wrong, figures)
+
+
+def wall_even(token: float, theta: float, wide: int, path: float, peak: float) -> Solution:
+    waits, products = token * peak / path, 2 * theta
+    each = 2 * wide
+    wrong = {
+        "whole-square": (waits - products) / (2 * each),
+        "forgot-2": (waits - theta) / each,
+        "attention-alone": waits / each,
+    }
+    figures = {"waits": (waits, "FLOP"), "products": (products, "FLOP"), "each": (each, "FLOP")}
+    return Solution((waits - products) / each, wrong, figures, waits > 1.2 * products)
+
+
+def wall_away(rate: float, context: int, token: float, spare: float, host: float) -> Solution:
+    each = context * token
+    wrong = {
+        "gpu-alone": spare / (rate * each),
+        "host-alone": host / (rate * each),
+        "one-token-sent": (spare + host) / (rate * token),
+        "rate-forgotten": (spare + host) / each,
+    }
+    figures = {"cached": (each, "B"), "chats": (spare + host) / each}
+    return Solution((spare + host) / (rate * each), wrong, figures)

@@ -139,3 +139,31 @@ def network_in_switch(n: int, ring: float, switch: float) -> Solution:
         "as-many-as-chips": 1.0 * n,
     }
     return Solution(faster, wrong, {"sent": 2 * (n - 1) / n})
+
+
+MEMORY, LINKS = 8e12, 900e9  # byte/s that a chip of a rack reads, and sends to the others
+
+
+def net_hidden(peak: float, path: float, there: int, back: int) -> Solution:
+    width = (there + back) * peak / (6 * path)
+    wrong = {
+        "dispatch-alone": there * peak / (6 * path),
+        "no-gate": (there + back) * peak / (4 * path),
+        "forgot-2": (there + back) * peak / (3 * path),
+    }
+    return Solution(width, wrong, {"ratio": peak / path, "bytes": there + back})
+
+
+def net_places(
+    limit: float, weights: float, layers: int, fixed: float, cache: float, sent: float
+) -> Solution:
+    read, waits = weights / MEMORY, 2 * layers * fixed
+    each, left = cache / MEMORY + sent / LINKS, limit - read - waits
+    wrong = {
+        "messages-free": (left + waits) // each,
+        "message-a-layer": (left + waits / 2) // each,
+        "exchange-hidden": left // (cache / MEMORY),
+    }
+    figures = {"memory": (MEMORY, "B/s"), "links": (LINKS, "B/s"), "read": (read, "s")}
+    figures |= {"waits": (waits, "s"), "one": (each, "s"), "left": (left, "s")}
+    return Solution(left // each, wrong, figures, 0.02 < left / each % 1 < 0.98 and left > 0)

@@ -116,3 +116,29 @@ def srv_cost(price: float, speed: int, use: float) -> Solution:
     }
     figures = {"made": made, "hour": 3600 * speed * use}
     return Solution(1000 * usd_per_mtoken(price, made), wrong, figures)
+
+
+def srv_even(experts: int, active: int, share: float, cost: float) -> Solution:
+    fresh = 1 - active / experts
+    more = share * fresh
+    wrong = {
+        "check-as-one": cost,
+        "experts-twice": share + cost,
+        "no-dense-part": fresh + cost,
+        "module-free": more,
+    }
+    return Solution(more + cost, wrong, {"fresh": (fresh, "%"), "more": (more, "%")})
+
+
+def srv_most(acceptance: float, cost: float, share: float) -> Solution:
+    gains, free = (
+        [float(speedup(acceptance, m, cost, 1 + more * m)) for m in range(199)]
+        for more in (share, 0)
+    )
+    best, second = sorted(gains)[:-3:-1]
+    wrong = {
+        "check-as-one": free.index(max(free)),
+        "while-it-pays": max(m for m, gain in enumerate(gains) if gain >= 1),
+    }
+    figures = {"gain": (best, "×"), "one": (gains[1], "×")}
+    return Solution(gains.index(best), wrong, figures, best > 1 and second < 0.998 * best)

@@ -129,3 +129,29 @@ def train_budget(chip: Accelerator, hours: float, used: float) -> Solution:
     }
     figures = {"peak": (peak, "FLOP/s"), "work": (work, "FLOP")}
     return Solution(parameters(work), wrong, figures)
+
+
+def train_quantize(peak: float, factor: float, bandwidth: float, size: float) -> Solution:
+    moved, saved = 4 * (1 + size), 6 / peak * (1 - 1 / factor)
+    width = moved / bandwidth / saved
+    figures = {"moved": (moved, "B"), "saved": (1 - 1 / factor, "%")}
+    figures["ridge"] = (peak / bandwidth, "FLOP/B")
+    wrong = {
+        "one-copy": 2 * (2 + size) / bandwidth / saved,
+        "one-operand": width / 2,
+        "forward-product": 3 * width,
+        "all-saved": width * (1 - 1 / factor),
+    }
+    return Solution(width, wrong, figures)
+
+
+def train_share(used: float, share: float, factor: float, quantized: float) -> Solution:
+    left = 1 - share + share / factor + quantized
+    wrong = {
+        "old-peak": used / left,
+        "all-faster": used,
+        "quantizing-free": used / factor / (left - quantized),
+        "speed-alone": 1 / left,
+    }
+    figures = {"left": (left, "%"), "gain": (1 / left, "×")}
+    return Solution(used / left / factor, wrong, figures)

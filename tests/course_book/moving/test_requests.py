@@ -121,3 +121,22 @@ def test_every_event_is_told(runs, lang):
         assert any(lost in one for one in sentences) == (way == "little")
         assert any(empty in one for one in sentences) == (way == "static")
         assert not any("{" in one for one in sentences)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_checked_step_yields_the_guesses_before_the_first_wrong_one_and_a_token(seed):
+    scene = moving.guesses({"": (0.25, 2.0)}, seed=seed).scenes[""][0]
+    drafts = [shape for shape in scene.shapes if shape.tag == "rect"][:4]
+    made = 0
+    for check in range(2, len(scene.says), 2):
+        looks = [(draft.at("tone", check), draft.at("opacity", check)) for draft in drafts]
+        kept = [tone == "math" for tone, _ in looks].index(False) if looks[3][0] != "math" else 4
+        # Behind the first wrong one nothing is kept, and what was not even read is pale.
+        assert [tone for tone, _ in looks[kept:]] == ["none"] * (4 - kept)
+        assert all(pale < 1 for _, pale in looks[kept + 1 :])
+        made += kept + 1
+        shown = [shape for shape in scene.shapes if shape.at("opacity", check)]
+        assert (
+            sum(shape.at("height", check) == 22 for shape in shown if shape.tag == "rect") == made
+        )
+        assert sum(scene.seconds[1 : check + 1]) == pytest.approx(check / 2 * (4 * 0.25 + 2.0))
