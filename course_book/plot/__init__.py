@@ -6,6 +6,7 @@ from course_book.plot.diagram import Diagram, bars, flow
 from course_book.plot.figure import GRID, INK, SHADES, Plot
 from course_book.plot.graph import builds_on
 from course_book.plot.labels import MUTED, NARROW, WIDE
+from course_book.plot.ruled import Axis, ruled
 
 __all__ = [
     "GRID",
@@ -17,6 +18,7 @@ __all__ = [
     "PATHS",
     "SHADES",
     "WIDE",
+    "Axis",
     "Diagram",
     "Plot",
     "bars",
@@ -25,6 +27,7 @@ __all__ = [
     "own_tone",
     "parity",
     "roofline",
+    "ruled",
     "strips",
     "sweep",
     "tones",
