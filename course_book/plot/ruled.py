@@ -54,7 +54,7 @@ def ruled(
 
     def drawn(size: str, width: float) -> str:
         def place(point: Point) -> str:
-            left = _LEFT + x.at(point[0]) * (width - _LEFT - 34)
+            left = _LEFT + x.at(point[0]) * (width - _LEFT - 42)
             return f"{left:.1f} {_TOP + (1 - y.at(point[1])) * _HIGH:.1f}"
 
         parts = [words(_LEFT, 16, y.symbol)]
