@@ -18,8 +18,9 @@ _SVG = re.compile(r"<svg\b.*?</svg>", re.DOTALL)  # libxml2 would lower the case
 _PLACE = re.compile(r'<i data-figure="(\d+)"></i>')
 _LIVE = {"explorer", "moving", "calculator", "trace"}
 _LEFT_OUT = {"cell-code", "cell-output-stdout", "footnotes", "guesses", "references", "walk"}
-# What is drawn or asked: a section of exercises without any is where the lecture ends.
-_TOLD = "figure|sizes|predict|moving|explorer"
+# What is drawn or asked: only sections that have some are told, and exercises end the lecture.
+_TOLD = """.//*[self::figure or contains(@class, 'predict') or @data-figure]
+    [not(ancestor::div[@class='exercise'])]"""
 
 
 def slides_of(title: str, body: str) -> str:
@@ -101,10 +102,10 @@ class _Deck:
     def _section(self, one: Any) -> None:
         if "level2" in one.classes:
             self.slides.append([])
-            told = any(re.search(_TOLD, part.get("class") or "") for part in one.iter("*"))
+            told, found = bool(one.xpath(_TOLD)), bool(one.xpath("./ul") and not one.xpath("./p"))
             asked = one.xpath(".//div[@class='exercise']")
             self.over |= bool(asked and not told) or bool(one.xpath("./div[@id='refs']"))
-            self.fresh, self.id = not self.over, one.get("id", "")
+            self.fresh, self.id = (told or found) and not self.over, one.get("id", "")
         self._walk(one)
 
     # --- slides
@@ -112,7 +113,7 @@ class _Deck:
     def _add(self, kind: str, title: str) -> _Slide:
         slide = _Slide(title, kind, self.id, notes=self.early)
         self.slides[-1].append(slide)
-        self.id, self.early = "", []
+        self.id, self.early, self.fresh = "", [], False
         return slide
 
     def _note(self, said: str) -> None:
@@ -121,7 +122,6 @@ class _Deck:
 
     def _sentences(self, passages: Sequence[Any]) -> None:
         """A slide for what each passage says first, with the equation that it leads to."""
-        self.fresh = False
         for one in passages:
             slide = self._add("sentence", self.heading)
             told = sentences(one)
@@ -143,7 +143,7 @@ class _Deck:
             said.append(f"<p>{self._inside(caption)}</p>")
             for label in caption.xpath("./*[@class='caption-label']"):
                 label.drop_tree()
-            title = self._placed(sentences(without_ids(caption))[0])
+            title = f"<span>{self._placed(sentences(without_ids(caption))[0])}</span>"
             caption.drop_tree()
         pictured = one.xpath(".//i[@data-figure]") or any(
             _LIVE & {*part.classes} for part in one.iter()
