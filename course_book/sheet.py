@@ -149,7 +149,7 @@ def sheet(form: Literal["svg", "pdf"] = "svg") -> bytes:
         figures = [chip(key).figures[name] for key, name in of if name in chip(key).figures]
         used = {"jouppi2021"} | {one for figure in figures for one in figure.sources}
         titles = " · ".join(sorted(sources()[one].title for one in used if one in sources()))
-        write(0.65, 0.175, "\n".join(wrap(t("sheet-symbols"), 62)), 9, color=MUTED)
+        write(0.65, 0.17, "\n".join(wrap(t("sheet-symbols"), 62)), 9, color=MUTED, va="top")
         write(0.03, 0.015, "\n".join(wrap(f"{t('sources')}: {titles}", 330)), 5.5, color=MUTED)
         buffer, dates = io.BytesIO(), {"svg": "Date", "pdf": "CreationDate"}
         figure.savefig(buffer, format=form, metadata={dates[form]: None})

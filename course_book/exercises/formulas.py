@@ -10,6 +10,7 @@ from course_lib.specs.catalog import transformer
 from course_lib.workloads import resnet
 from course_lib.workloads.precision import formats
 from course_lib.workloads.weights import cache_bytes
+from course_tools import energy
 from course_book.exercises.problem import Solution
 
 # What formulas may use besides the parameters and the figures before them.
@@ -18,6 +19,7 @@ _KNOWN: dict[str, Any] = {
     **{one.__name__: one for one in (abs, all, any, ceil, enumerate, len, log2, max, min, next)},
     **{one.__name__: one for one in (range, round, sorted, zip, transformer)},
     "resnet": lambda batch: resnet.work("resnet-50", batch),
+    "power": energy.constants,
     "token_bytes": lambda key: cache_bytes(transformer(key), formats()),
 }
 
@@ -37,7 +39,7 @@ class Formulas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     answer : its formula; of a claim, the step in which the mistake is planted.
-    wrong : by misconception.
+    wrong : by misconception; the formulas know the ``answer``.
     replies : of numbered steps or options, what whoever names one believes, if it isn’t the answer.
     figures : by name, the formula, and how a text shows it: unit, digits. Each may use those
         before it.
@@ -70,11 +72,10 @@ class Formulas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if i == given["slip"]:
                 keep("meant", right, how)
             keep(name, mistaken if i == given["slip"] else right, how)
-        answer = value(self.answer)
+        answer = names["answer"] = value(self.answer)
         wrong = {name: None if i == answer else i for i, name in enumerate(self.replies, 1)}
         for name, formula in self.wrong.items():
-            found = value(formula)
-            wrong[name] = None if found == answer else found
+            wrong[name] = value(formula)
         fits = bool(value(self.fits))
         return Solution(answer, wrong, figures, fits, self.chart and _drawing(self.chart, value))
 
