@@ -105,7 +105,8 @@ class _Deck:
             told, found = bool(one.xpath(_TOLD)), bool(one.xpath("./ul") and not one.xpath("./p"))
             asked = one.xpath(".//div[@class='exercise']")
             self.over |= bool(asked and not told) or bool(one.xpath("./div[@id='refs']"))
-            self.fresh, self.id = (told or found) and not self.over, one.get("id", "")
+            self.fresh = ((told or found) and not self.over) or not any(self.slides)
+            self.id = one.get("id", "")
         self._walk(one)
 
     # --- slides
@@ -163,7 +164,7 @@ class _Deck:
 
     def _answer(self, one: Any) -> None:
         """A prediction's choices, and on the next fragment its truth."""
-        if self.poll is None:
+        if self.poll is None or self.over:
             return
         asked = json.loads(one.xpath("./script")[0].text)
         if choices := asked.get("choices"):
