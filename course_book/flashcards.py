@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from html import escape
 
-from course_book.sheet import numbers
+from course_book.poster import numbers
 from course_book.text import language
 from course_book.text.vocabulary import terms
 
@@ -27,12 +27,12 @@ _TABLES = {
 }
 
 
-def flashcards() -> Iterator[tuple[str, str, str]]:
+def asked() -> Iterator[tuple[str, str, str]]:
     """Cards of the page's language: an id that a card has in every language, and both sides.
 
     Examples
     --------
-    >>> next(flashcards())[:2]
+    >>> next(asked())[:2]
     ('term-roofline', 'roofline')
     """
     for term, (name, meaning) in terms().items():
@@ -41,8 +41,8 @@ def flashcards() -> Iterator[tuple[str, str, str]]:
         for key, (name, *cells) in block.rows.items():
             for i, cell in enumerate(cells, 1):
                 if cell:
-                    asked = ": ".join(filter(None, (name, block.header[i])))
-                    yield f"{block.key}-{key}-{i}", asked, cell
+                    front = ": ".join(filter(None, (name, block.header[i])))
+                    yield f"{block.key}-{key}-{i}", front, cell
 
 
 def anki(title: str) -> bytes:
@@ -60,7 +60,7 @@ def anki(title: str) -> bytes:
     fields = [{"name": name, "ord": i, "font": "Arial", "size": 20, "sticky": False, "rtl": False}
               for i, name in enumerate(("Front", "Back"))]  # fmt: skip
     look = {"name": "1", "ord": 0, "qfmt": "{{Front}}", "did": None, "bqfmt": "", "bafmt": ""}
-    look |= {"afmt": "{{FrontSide}}<hr id=answer>{{Back}}"}
+    look |= {"afmt": "{{FrontSide}}\n\n{{Back}}"}
     shared = {"id": number, "name": title, "mod": _DAY, "usn": -1}
     model = {
         **shared,
@@ -72,14 +72,18 @@ def anki(title: str) -> bytes:
         "tmpls": [look],
         "flds": fields,
     }
-    model |= {"css": ".card { font: 22px sans-serif; text-align: center; }", "tags": [], "vers": []}
+    model |= {
+        "css": ".card { font: 22px sans-serif; text-align: center; white-space: pre-line; }",
+        "tags": [],
+        "vers": [],
+    }
     model |= {"latexPre": "", "latexPost": "", "req": [[0, "any", [0]]]}
     deck = {**shared, "desc": "", "collapsed": False, "dyn": 0, "conf": 1, "extendNew": 0}
     deck |= {"extendRev": 0} | {f"{kind}Today": [0, 0] for kind in ("new", "rev", "lrn", "time")}
     held = [json.dumps(one) for one in ({}, {str(_NUMBER): model}, {str(number): deck}, {}, {})]
     days = _DAY, _DAY * 1000, _DAY * 1000
     base.execute("insert into col values (1, ?, ?, ?, 11, 0, 0, 0, ?, ?, ?, ?, ?)", (*days, *held))
-    for i, (guid, front, back) in enumerate(flashcards(), number):
+    for i, (guid, front, back) in enumerate(asked(), number):
         check = int(sha256(front.encode()).hexdigest()[:8], 16)
         note = (i, guid, _NUMBER, _DAY, -1, "", f"{escape(front)}\x1f{escape(back)}", front, check)
         base.execute("insert into notes values (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '')", note)

@@ -25,7 +25,7 @@ _KNOWN: dict[str, Any] = {
 
 
 class Chart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be read: axes as `plot.Axis` has them, formulas of corners and of dots."""
+    """What is to be read: axes as `plot.Ruler` has them, formulas of corners and of dots."""
 
     x: tuple[str, str, float, float]
     y: tuple[str, str, float, float]
@@ -84,13 +84,13 @@ def _drawing(chart: Chart, value: Callable[[str], Any]) -> Callable[..., Any]:
     """Draws when asked: whoever only checks answers needs no matplotlib, which plots import."""
 
     def draw(title: str) -> Any:
-        from course_book.plot import Axis, ruled
+        from course_book.plot import Ruler, ruled
 
         def point(of: tuple[str, str]) -> tuple[float, float]:
             return value(of[0]), value(of[1])
 
         lines = [[point(corner) for corner in one] for one in chart.lines]
         dots = {name: point(dot) for name, dot in chart.dots.items()}
-        return ruled(Axis(*chart.x), Axis(*chart.y), lines, dots, title=title)
+        return ruled(Ruler(*chart.x), Ruler(*chart.y), lines, dots, title=title)
 
     return draw

@@ -6,7 +6,7 @@ from course_book.plot.diagram import Diagram, bars, flow
 from course_book.plot.figure import GRID, INK, SHADES, Plot
 from course_book.plot.graph import builds_on
 from course_book.plot.labels import MUTED, NARROW, WIDE
-from course_book.plot.ruled import Axis, ruled
+from course_book.plot.paper import Ruler, ruled
 
 __all__ = [
     "GRID",
@@ -18,9 +18,9 @@ __all__ = [
     "PATHS",
     "SHADES",
     "WIDE",
-    "Axis",
     "Diagram",
     "Plot",
+    "Ruler",
     "bars",
     "builds_on",
     "flow",

@@ -5,7 +5,7 @@ import json
 import sqlite3
 import zipfile
 
-from course_book.flashcards import anki, flashcards
+from course_book.flashcards import anki, asked
 from course_book.text import in_language, languages
 from course_book.text.vocabulary import terms
 
@@ -21,14 +21,14 @@ def test_a_deck_opens_and_holds_each_card_once(tmp_path):
     guids = {}
     for lang in languages():
         with in_language(lang):
-            packed, asked = anki("Cards"), list(flashcards())
+            packed, cards = anki("Cards"), list(asked())
             assert packed == anki("Cards")
-            assert len(terms()) < len(asked)
+            assert len(terms()) < len(cards)
         (tmp_path / lang).mkdir()
         base = opened(packed, tmp_path / lang)
         assert base.execute("pragma integrity_check").fetchone() == ("ok",)
         notes = base.execute("select guid, flds, sfld from notes order by id").fetchall()
-        assert len(notes) == len(asked) == len({guid for guid, _, _ in notes})
+        assert len(notes) == len(cards) == len({guid for guid, _, _ in notes})
         for guid, fields, first in notes:
             front, back = fields.split("\x1f")
             assert all((front.strip(), back.strip(), first)), guid
@@ -38,6 +38,6 @@ def test_a_deck_opens_and_holds_each_card_once(tmp_path):
         (model,), (deck,) = json.loads(models).items(), json.loads(decks).items()
         assert {row[0] for row in base.execute("select mid from notes")} == {int(model[0])}
         assert {row[0] for row in base.execute("select did from cards")} == {int(deck[0])}
-        cards = base.execute("select count(*) from cards join notes on nid = notes.id").fetchone()
-        assert cards == (len(notes),)
+        joined = base.execute("select count(*) from cards join notes on nid = notes.id").fetchone()
+        assert joined == (len(notes),)
     assert all(ids == guids["en"] for ids in guids.values())

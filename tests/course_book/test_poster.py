@@ -8,7 +8,7 @@ from pypdf import PdfReader
 
 from course_lib import chip
 from course_book import n
-from course_book.sheet import numbers, sheet
+from course_book.poster import numbers, sheet
 from course_book.text import in_language, languages
 
 

@@ -14,7 +14,7 @@ _LEFT, _TOP, _HIGH = 100.0, 30.0, 260.0
 Point = tuple[float, float]
 
 
-class Axis(NamedTuple):
+class Ruler(NamedTuple):
     """An axis of whole decades of its unit, or from zero by differences where `low` is zero."""
 
     symbol: str
@@ -38,14 +38,14 @@ class Axis(NamedTuple):
 
 
 def ruled(
-    x: Axis, y: Axis, lines: Sequence[Sequence[Point]], dots: Mapping[str, Point], *, title: str
+    x: Ruler, y: Ruler, lines: Sequence[Sequence[Point]], dots: Mapping[str, Point], *, title: str
 ) -> Diagram:
     """Lines through corners, and named dots, with a rule wherever a value can be read.
 
     Examples
     --------
-    >>> from course_book.plot import Axis, ruled
-    >>> ruled(Axis("t", "s", 0, 1), Axis("P", "W", 0, 9), [[(0, 2), (1, 9)]], {}, title="Power")
+    >>> from course_book.plot import Ruler, ruled
+    >>> ruled(Ruler("t", "s", 0, 1), Ruler("P", "W", 0, 9), [[(0, 2), (1, 9)]], {}, title="Power")
     Diagram()
     """
     points = [("", corner) for one in lines for corner in one]
