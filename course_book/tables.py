@@ -37,9 +37,9 @@ class Folded(Shown):
 
 
 class Downloads(Shown):
-    """Files that a page offers: their texts by name."""
+    """Files that a page offers: their texts or bytes by name."""
 
-    def __init__(self, files: Mapping[str, str]) -> None:
+    def __init__(self, files: Mapping[str, str | bytes]) -> None:
         self.files = files
 
     def __repr__(self) -> str:

@@ -37,7 +37,12 @@ MAY_ASK = {
         "course_book",
     },
     "pages": {"course_book.files", "course_lib.core", "course_lib.specs", "course_book.text"},
-    "exports": {"course_lib.core", "course_book.text", "course_book.exercises"},
+    "exports": {
+        "course_lib.core",
+        "course_book.text",
+        "course_book.exercises",
+        "course_book.flashcards",
+    },
     "grading": {
         "course_lib.core",
         "course_lib.ops",

@@ -10,8 +10,10 @@ from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
+from msgspec import convert
 
 from course_lib.core.checks import CourseError, nearest, shown
+from course_book.exercises.formulas import Formulas
 from course_book.exercises.problem import Exercise, Variant, Verdict
 from course_book.exercises.wording import CHAPTERS, asked_in, example, phrases, wrong_unit
 from course_book.text import UNITS, Shown, code, language, parse_number, plain, t
@@ -39,13 +41,14 @@ def _bank() -> Mapping[str, Exercise]:
         solvers |= vars(import_module(f"{bank.__name__}.{one.name}"))
     for chapter in CHAPTERS:
         for id_, asked in asked_in(chapter).items():
-            solve = solvers.get(id_.replace("-", "_"))
+            solve = convert(asked.solve, Formulas) if asked.solve else None
+            solve = solve or solvers.get(id_.replace("-", "_"))
             if id_ in found or asked.unit not in UNITS or solve is None:
                 raise CourseError(
                     f"exercise {id_!r} of {chapter}: its id must be new, its unit known, and a "
-                    f"function of its name in {bank.__name__}"
+                    f"function of its name in {bank.__name__}, or formulas"
                 )
-            how = asked.tolerance, asked.whole, asked.few
+            how = asked.tolerance, asked.whole, asked.few, asked.factor
             found[id_] = Exercise(id_, chapter, asked.unit, asked.drawn, solve, *how)
     return found
 
@@ -155,9 +158,9 @@ class Form(Shown):
 
     def static_bundle(self) -> dict[str, Any]:
         """The question, and how to have an answer checked."""
-        title, question = (plain(self.variant.text(name)) for name in ("title", "question"))
+        title = plain(self.variant.text("title"))
         stop = "" if title.endswith("?") else "."
-        return {"text/markdown": f"**{title}{stop}** {question}\n\n{code(self._call())}"}
+        return {"text/markdown": f"**{title}{stop}** {self.variant.asked}\n\n{code(self._call())}"}
 
     def _call(self) -> str:
         seed = "" if self.variant.seed is None else f", seed={self.variant.seed}"
@@ -187,7 +190,8 @@ class Form(Shown):
         steps.titles = tuple(title for title, _ in self.steps())
         title = widgets.Label(one.text("title"), style={"font_weight": "bold"})
         question = widgets.HTML(escape(one.text("question")))
-        return widgets.VBox([title, question, widgets.HBox([field, button]), said, steps])
+        drawn = [widgets.HTML(chart.markup)] if (chart := one.chart) else []
+        return widgets.VBox([title, question, *drawn, widgets.HBox([field, button]), said, steps])
 
     def steps(self) -> list[tuple[str, str]]:
         """Hints one by one, and the solution: what each is called, and its text."""

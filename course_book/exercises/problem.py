@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple
 from course_lib.core.checks import CourseError, count
 from course_lib.specs import Accelerator, chip, model, models
 from course_book.exercises.wording import common_texts, texts
-from course_book.text import in_language, language, n
+from course_book.text import in_language, language, n, plain
+from course_book.text.markdown import Markdown
 
 # How far from the answer, as a fraction of it, a number counts as close.
 CLOSE = 0.1
@@ -74,12 +75,14 @@ class Solution(NamedTuple):
     figures : that texts show besides: a number, or a number with its unit and how many digits of it
         if not three; or a word. Of a chip they know the bandwidth and the bf16 peak.
     fits : whether the parameters go together. Those that do not are never drawn.
+    chart : draws what is to be read, in the page's language, under a title.
     """
 
     answer: Any
     wrong: Mapping[str, Any]
     figures: Mapping[str, Any] = MappingProxyType({})
     fits: bool = True
+    chart: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +101,7 @@ class Exercise:
     whole : whether the answer is a count that must be met exactly.
     few : whether the exercise is about a thing that cannot vary, so that it has fewer than
         `ENOUGH` variants. A sheet says so.
+    factor : by what factor an estimate may be off and still be right; 1 where it is no estimate.
     """
 
     id: str
@@ -108,6 +112,7 @@ class Exercise:
     tolerance: float = 0.02
     whole: bool = False
     few: bool = False
+    factor: float = 1.0
 
     @property
     def misconceptions(self) -> tuple[str, ...]:
@@ -128,7 +133,7 @@ class Exercise:
         size = prod(map(len, self.choices.values()))
         with in_language("en"):
             for one in map(self.variant, range(min(TRIES, 20 * size))):
-                found.setdefault(one.text("question"), one)
+                found.setdefault(one.asked, one)
                 if len(found) == limit:
                     break
         return tuple(found.values())
@@ -138,18 +143,21 @@ class Exercise:
         groups: list[Group] = []
         numbers = {k: float(v) for k, v in wrong.items() if v is not None and isfinite(v)}
         for name, value in sorted(numbers.items(), key=lambda item: item[1]):
-            room = self.room(value)
-            if groups and value - room <= groups[-1].high:
+            low, high = self.span(value, 0.5)
+            if groups and low <= groups[-1].high:
                 last = groups[-1]
                 names = tuple(sorted((*last.names, name), key=list(wrong).index))
-                groups[-1] = Group(names, last.value, last.low, value + room)
+                groups[-1] = Group(names, last.value, last.low, high)
             else:
-                groups.append(Group((name,), value, value - room, value + room))
+                groups.append(Group((name,), value, low, high))
         return tuple(groups)
 
-    def room(self, value: float) -> float:
-        """How far from `value` another number may lie and still be taken for it."""
-        return WHOLE if self.whole else self.tolerance * abs(value)
+    def span(self, value: float, power: float = 1.0) -> tuple[float, float]:
+        """What is taken for `value`; for an estimate, as far as a power of its factor."""
+        if self.factor > 1:
+            return value / self.factor**power, value * self.factor**power
+        room = WHOLE if self.whole else self.tolerance * abs(value)
+        return value - room, value + room
 
 
 @cache
@@ -179,7 +187,8 @@ def _solve(one: Exercise, picks: Picks) -> tuple[Mapping[str, Any], Solution, tu
         given |= zip(several, value if len(several) > 1 else (value,), strict=True)
     given |= {name: chip(given[name]) for name in ("chip", "other") if name in given}
     named = signature(one.solve).parameters
-    found = one.solve(**{name: value for name, value in given.items() if name in named})
+    all_ = "given" in named  # formulas may ask for any
+    found = one.solve(**{name: value for name, value in given.items() if all_ or name in named})
     return MappingProxyType(given), found, one.groups(found.wrong)
 
 
@@ -209,14 +218,13 @@ class Variant:
     @property
     def right(self) -> tuple[float, float]:
         """The range of numbers that are right."""
-        room = self.exercise.room(self.answer)
-        return self.answer - room, self.answer + room
+        return self.exercise.span(self.answer)
 
     @property
     def near(self) -> tuple[float, float]:
         """The range of numbers that are close."""
-        room = max(CLOSE * abs(self.answer), self.exercise.room(self.answer))
-        return self.answer - room, self.answer + room
+        (low, high), room = self.exercise.span(self.answer, 2), CLOSE * abs(self.answer)
+        return min(low, self.answer - room), max(high, self.answer + room)
 
     @property
     def askable(self) -> bool:
@@ -252,7 +260,23 @@ class Variant:
 
     def text(self, name: str) -> str:
         """A text, ``"title"``, ``"question"`` or ``"solution"``, with this variant's figures."""
-        return self._fill(self._texts()[name])
+        text, factor = self._fill(self._texts()[name]), self.exercise.factor
+        if name != "question" or factor <= 1:
+            return text
+        return f"{text} {common_texts(language())['phrases']['roughly'].format(factor=n(factor))}"
+
+    @property
+    def chart(self) -> Any:
+        """What is to be read, a diagram, or `None`."""
+        draw = self.solution.chart
+        return draw(title=self.text("title")) if draw else None
+
+    @property
+    def asked(self) -> Markdown:
+        """The question as Markdown, with its chart."""
+        chart = self.chart
+        shown = f"\n\n![{plain(self.text('title'))}]({chart.address})" if chart else ""
+        return Markdown(f"{plain(self.text('question'))}{shown}")
 
     @property
     def hints(self) -> tuple[str, ...]:

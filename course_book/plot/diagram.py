@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, TypeAlias
@@ -50,6 +51,11 @@ class Diagram(Shown):
     def static_bundle(self) -> dict[str, Any]:
         """What a notebook without a kernel shows: dark letters need paper of their own."""
         return {"image/svg+xml": on_paper(self.markup)}
+
+    @property
+    def address(self) -> str:
+        """The diagram itself as an address, for Markdown that has no file beside it."""
+        return f"data:image/svg+xml;base64,{b64encode(on_paper(self.markup).encode()).decode()}"
 
 
 def flow(start: str, forks: Sequence[Fork], end: str, *, title: str, again: str) -> Diagram:

@@ -152,6 +152,18 @@ def _rows(name: str) -> list[dict[str, str]]:
     return rows
 
 
+def terms() -> dict[str, tuple[str, str]]:
+    """The glossary’s terms in the page's language, by their keys, with what they mean.
+
+    Examples
+    --------
+    >>> terms()["gib"][0]
+    'GiB'
+    """
+    meanings = {row["term"]: row[language()] for row in _rows("definitions.csv")}
+    return {key: (text, meanings[key]) for key, text in words(language(), "term").items()}
+
+
 def glossary() -> Table:
     """The book's terms in the page's language: their meanings, and what others call them.
 
@@ -162,11 +174,11 @@ def glossary() -> Table:
     """
     lang, rows = language(), []
     others = {one: words(one, "ui")["ui-language"] for one in languages() if one != lang}
-    meanings = {row["term"]: row[lang] for row in _rows("definitions.csv")}
+    meanings = terms()
     for row in _words():
         if row["kind"] == "term":
             symbol = f" ({row['symbol']})" if row["symbol"] else ""
-            said = [meanings[row["term"]]]
+            said = [meanings[row["term"]][1]]
             for one, name in others.items():
                 said += [" ", Span(f"*{name}:* {plain(row[one])}.", lang=one)]
             term = Span(plain(row[lang]), id=f"term-{row['term']}")

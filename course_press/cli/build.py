@@ -95,7 +95,7 @@ def notebooks_command(chapter: Chapters = None, lang: list[str] | None = None) -
 def export_command(
     lang: list[str] | None = None, to: list[str] | None = None, out: Path = Path("_site")
 ) -> None:
-    """Print the book as EPUB and PDF; a PDF needs Chromium.
+    """Print the book as EPUB, PDF and Markdown, its terms as cards for Anki (`apkg`).
 
     Example: `course export --lang es --to epub`
     """

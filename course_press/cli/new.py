@@ -25,7 +25,7 @@ from course_press.source.install import first_cell
 
 app = typer.Typer()
 TEMPLATES = Path(__file__).parents[1] / "assets" / "new"
-BANK, TEXTS = Path("course_book/exercises/bank"), Path("course_book/data/exercises")
+TEXTS = Path("course_book/data/exercises")
 WORDS = Path("course_book/data/words.csv")
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 
@@ -141,9 +141,7 @@ def _exercise(draft: Draft, name: str) -> None:
     langs = next(csv.reader(rows[:1]))[2:-1] if rows else draft.langs
     short = id_.removeprefix(f"{page}-")
     names = {"NAME": page, "ID": id_, "SHORT": short, "TITLE": titles[draft.langs[0]]}
-    names |= {"MODULE": page.replace("-", "_"), "FUNCTION": id_.replace("-", "_")}
-    head, *parts = template("exercise", langs, names)
-    for path, text in [*([] if (draft.root / head[0]).exists() else [head]), *parts]:
+    for path, text in template("exercise", langs, names):
         if path.suffix == ".qmd":
             draft.begin(path, text)
         else:

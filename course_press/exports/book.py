@@ -15,7 +15,8 @@ from lxml import html
 from markupsafe import escape
 
 from course_lib import CourseError
-from course_book.text import words
+from course_book.flashcards import anki
+from course_book.text import in_language, t, words
 from course_press.pages import quarto
 from course_press.pages.about import FOLDER, FORMATS, file_name
 from course_press.pages.pandoc import PrintedPage, print_pages
@@ -56,7 +57,9 @@ def export_book(
         file = folder / file_name(book, name)
         with staged(out) as work:
             made = work.resolve() / file.name
-            {"epub": _epub, "pdf": _pdf, "md": _markdown}[name](book, pages, made)
+            {"epub": _epub, "pdf": _pdf, "md": _markdown, "apkg": _flashcards}[name](
+                book, pages, made
+            )
             made.replace(file)
         files.append(file)
     cover = out / lang / "index.html"
@@ -165,6 +168,11 @@ def _markdown(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
     command = [pypandoc.get_pandoc_path(), "book.html", "-f", "html-native_divs-native_spans"]
     command += ["-t", "gfm-raw_html+tex_math_dollars", "--wrap=none", "-o", str(file)]
     _make(file, command, f"pandoc could not write the {book.lang} book as Markdown")
+
+
+def _flashcards(book: Book, _: Sequence[PrintedPage], file: Path) -> None:
+    with in_language(book.lang):
+        file.write_bytes(anki(t("flashcards-name")))
 
 
 def _epub(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:

@@ -34,7 +34,7 @@ def _questions(variants: Sequence[Variant], seed: int) -> Iterator[dict[str, Any
     for number, one in enumerate(variants, 1):
         unit = f" ({one.exercise.unit})" if one.exercise.unit else ""
         fixed = f"\n\n*{said['fixed']}*" if one.exercise.few else ""
-        id_, asked = one.exercise.id, f"{plain(one.text('question'), unit)}{fixed}"
+        id_, asked = one.exercise.id, f"{one.asked}{unit}{fixed}"
         yield text_cell(id_, f"## {number}. {plain(one.text('title'))}\n\n{asked}")
         yield code_cell(f"{id_}-answer", f'check("{id_}", ..., seed={seed})')
 
@@ -48,5 +48,5 @@ def _answers(variants: Sequence[Variant], seed: int) -> Iterator[dict[str, Any]]
             f"- {n(group.value, one.exercise.unit, digits=4)}: {plain(one.explained(group))}"
             for group in one.groups
         ]
-        parts = [f"## {number}. {plain(one.text('title'))}", plain(one.text("question")), ours]
+        parts = [f"## {number}. {plain(one.text('title'))}", one.asked, ours]
         yield text_cell(one.exercise.id, "\n\n".join([*parts, "\n".join(wrong)]))

@@ -11,6 +11,7 @@ from course_book import exercises, t
 from course_book.asking import Walk
 from course_book.exercises import Form, Question, capital, example, phrases, predictions, wrong_unit
 from course_book.text import UNITS, language, page_grammar
+from course_press.outputs import figure
 from course_press.outputs.written import number_marks
 from course_press.source.assets import filled
 
@@ -26,6 +27,7 @@ def html(form: Form) -> str:
         name=f"exercise-{one.exercise.id}",
         title=f"{capital(t('exercise'))}: {one.text('title')}",
         question=_prose(one.text("question")),
+        chart=Markup(figure.html(one.chart)) if one.solution.chart else "",  # noqa: S704
         yours=phrases()["yours"],
         unit=f" ({one.exercise.unit})" if one.exercise.unit else "",
         button=capital(t("check-answer")),

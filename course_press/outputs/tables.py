@@ -9,6 +9,8 @@ from course_book.tables import Cards, Downloads, Folded
 from course_book.text import Markdown, Span, Table, language, marks, plain
 
 _UNIT = re.compile(r"(?:[pnµmkMGTPE]|[KMGT]i)?((?:s|B|W|Hz|F?L?OP)(?:/s)?|FLOP/B)")
+_KINDS = {"json": "application/json", "svg": "image/svg+xml", "pdf": "application/pdf"}
+_KINDS["apkg"] = "application/octet-stream"
 # Spaces as wide as a decimal point and as a digit.
 _POINT, _DIGIT = "&#8200;", "&#8199;"
 
@@ -110,8 +112,8 @@ def _cards(text: str) -> str:
     return f"::: {{.cards}}\n\n{text}\n\n:::"
 
 
-def _download(name: str, text: str) -> str:
+def _download(name: str, held: str | bytes) -> str:
     """A link that holds the whole file, so that it works from a page on a disk."""
-    kind = "application/json" if name.endswith("json") else "text/csv"
-    body = base64.b64encode(text.encode()).decode()
+    kind = _KINDS.get(name.rpartition(".")[2], "text/csv")
+    body = base64.b64encode(held.encode() if isinstance(held, str) else held).decode()
     return f'[{name}](data:{kind};base64,{body}){{download="{name}"}}'

@@ -14,7 +14,7 @@ from course_press.source.chapter import Chapter, read_text
 from course_press.source.errors import SourceError
 from course_press.source.install import address, edition, published
 
-FORMATS = ("epub", "pdf", "md")
+FORMATS = ("epub", "pdf", "md", "apkg")
 # Where the book as one file stands in the site, by course export: a build leaves this folder as it
 # is.
 FOLDER = "downloads"
@@ -170,7 +170,10 @@ def downloads(book: Book, out: Path) -> list[dict[str, str]]:
     """What the cover links to: the exports that stand in the site `out`, and no others."""
     names = {to: file_name(book, to) for to in FORMATS}
     return [
-        {"name": "Markdown" if to == "md" else to.upper(), "href": f"../{FOLDER}/{name}"}
+        {
+            "name": {"md": "Markdown", "apkg": "Anki"}.get(to, to.upper()),
+            "href": f"../{FOLDER}/{name}",
+        }
         for to, name in names.items()
         if (out / FOLDER / name).is_file()
     ]

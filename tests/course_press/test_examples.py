@@ -23,8 +23,9 @@ def test_passages_are_cut_between_sentences():
 
 
 def test_a_section_is_held_together_on_slides():
-    slides = slides_of("One", '<section id="sec-a"><h2>A</h2><p>Why.</p></section>').splitlines()
-    assert slides[:2] == ['<section id="sec-a" class="slide-text">', "<h2>A</h2>"]
+    findings = '<section id="sec-a" class="level2"><h2>A</h2><ul><li>Why.</li></ul></section>'
+    slides = slides_of("One", findings).splitlines()
+    assert slides[:2] == ['<section id="sec-a" class="slide-sentence">', "<h2>A</h2>"]
 
 
 def test_a_seed_is_a_students_and_a_courses():

@@ -22,31 +22,6 @@ def measured_clock(chip: Accelerator, slow: float, reached: float) -> Solution:
     return Solution(reached, wrong, figures)
 
 
-def measured_stream(chip: Accelerator, moved: float, share: float) -> Solution:
-    bound = moved / chip.bandwidth
-    wrong = {
-        "datasheet-bandwidth": bound,
-        "multiplied": bound * share,
-        "complement": bound / (1 - share),
-        "power-of-ten": 1e3 * moved / chip.bandwidth / share,
-    }
-    return Solution(bound / share, wrong, {"bound": (bound, "s")})
-
-
-def measured_gaps(
-    chip: Accelerator, moved: float, share: float, kernels: int, each: float
-) -> Solution:
-    bound, gaps = moved / chip.bandwidth, kernels * each
-    wrong = {
-        "no-gaps": bound / share,
-        "datasheet-bandwidth": bound + gaps,
-        "multiplied": bound / (1 / share) + gaps,
-        "gaps-only": gaps,
-    }
-    figures = {"streamed": (bound / share, "s"), "gaps": (gaps, "s")}
-    return Solution(bound / share + gaps, wrong, figures)
-
-
 def measured_mfu(chip: Accelerator, llama: str, speed: float, length: int) -> Solution:
     one, peak, large = transformer(llama), chip.peak("bf16"), headline(chip)
     mfu, each = float(train.mfu(llama, chip, speed, length)), train.flops(llama, length)

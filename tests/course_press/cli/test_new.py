@@ -107,11 +107,11 @@ def test_an_exercise_and_the_first_of_a_chapter_are_asked_in_every_language(clon
     texts = {f"course_book/data/exercises/one.{lang}.toml" for lang in ("en", "es", "ko")}
     texts.add("course_book/data/exercises/one.toml")
     pages = {"chapters/en/one.qmd", "chapters/es/one.qmd"}
-    bank, cell = "course_book/exercises/bank/one.py", "chapters/cells/one/ex-dot-product.qmd"
+    cell = "chapters/cells/one/ex-dot-product.qmd"
     # What pages call the chapter stands among the words.
-    assert made == {*texts, *pages, bank, cell, "course_book/data/words.csv"}
+    assert made == {*texts, *pages, cell, "course_book/data/words.csv"}
     assert begun(clone, "exercise", "one/share") == {
-        *texts, *pages, bank, "chapters/cells/one/ex-share.qmd"
+        *texts, *pages, "chapters/cells/one/ex-share.qmd"
     }  # fmt: skip
     assert checked(clone) == (0, "")
     code = (

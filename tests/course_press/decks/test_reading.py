@@ -4,7 +4,7 @@ import pytest
 from lxml import html
 
 from course_press.decks.passages import sentences
-from course_press.decks.reading import ROWS, slides_of
+from course_press.decks.reading import slides_of
 
 GUESS = """<div class="cell"><div class="cell-output"><div class="guess" id="predict-a">
 <p class="guess-truth"><strong>It takes:</strong> 4 s</p>
@@ -29,61 +29,61 @@ def text(element):
     return " ".join(element.text_content().split())
 
 
-def long(words):
-    return f"{words} " + "and so on, as the passage is long enough for it " * 8 + "in the end."
+FIGURE = (
+    '<figure id="fig-a" class="float figure"><div class="sizes"><svg class="wide" viewBox="0 0 '
+    '1 1"></svg><svg class="narrow"></svg></div><figcaption id="fig-a-caption"><span '
+    'class="caption-label">Figure 1.1</span> One roof. Drawn twice.</figcaption></figure>'
+)
+EXERCISE = (
+    '<div class="exercise" id="exercise-a"><p class="exercise-title">Exercise: a</p>'
+    '<div class="sizes"><svg class="wide"></svg></div>'
+    "<p>How many?</p><form><input></form><p class='exercise-said'></p>"
+    "<details><summary>Solution</summary><p>Seven.</p></details>"
+    '<script type="application/json">{"right": 7}</script></div>'
+)
 
 
-def test_a_long_passage_leaves_its_first_sentences_and_says_the_rest():
-    one = f"<p>The step has two clocks, each of its own kind. {long('Rest')}</p>"
-    two = f"<p>Which of them? The longer one sets the time of a step. {long('More')}</p>"
-    ((heading, shown, said),) = read(one + two)
-    assert heading == "A"
-    assert [text(p) for p in shown.iter("p")] == [
-        "The step has two clocks, each of its own kind.",
-        "Which of them? The longer one sets the time of a step.",
-    ]
-    assert "Rest" in said
-    assert "More" in said
-
-
-def test_an_equation_keeps_the_sentence_that_leads_to_it():
-    lead = f"<p>{long('First')} {long('Then')} Its time is</p>"
-    equation = '<div class="equation" id="eq-a"><div class="formula"><math></math></div></div>'
-    slides = read(lead + equation + "<p>with all of it.</p>")
-    (holds,) = (shown for _, shown, _ in slides if shown.xpath(".//*[@id='eq-a']"))
-    assert "Its time is" in text(holds)
-    assert slides_of("T", equation).count('id="eq-a"') == 1
-
-
-def test_what_follows_a_figure_in_few_words_is_said_beside_it():
-    figure = (
-        '<figure id="fig-a" class="float figure"><div class="sizes"><svg class="wide" viewBox="0 0 '
-        '1 1"></svg><svg class="narrow"></svg></div><figcaption id="fig-a-caption"><span '
-        'class="caption-label">Figure 1.1</span> One roof. Drawn twice.</figcaption></figure>'
-    )
-    ((_, shown, said),) = read(figure + "<p>Read it from the left.</p>")
-    assert text(shown) == "Figure 1.1 One roof."
-    assert said == "Figure 1.1 One roof. Drawn twice. Read it from the left."
-    made = slides_of("T", figure)
+def test_a_section_is_its_first_sentence_and_its_figures_and_the_rest_is_said():
+    lead = "<p>The step has two clocks, each of its own kind. More of it.</p><p>And more.</p>"
+    slides = read(f"{lead}{FIGURE}<p>Read it from the left.</p>")
+    (heading, shown, said), (title, figure, rest) = slides
+    assert (heading, text(shown)) == ("A", "The step has two clocks, each of its own kind.")
+    assert said.endswith("More of it. And more.")
+    assert title == "One roof."
+    assert text(figure) == ""
+    assert rest == "Figure 1.1 One roof. Drawn twice. Read it from the left."
+    made = slides_of("T", FIGURE)
     assert 'viewBox="0 0 1 1"' in made
     assert "narrow" not in made
-    live = figure.replace('"sizes"', '"moving"')
+    live = FIGURE.replace('"sizes"', '"moving"')
     assert "narrow" in slides_of("T", live)
 
 
-@pytest.mark.parametrize("count", [ROWS, ROWS + 1, 3 * ROWS + 2])
-def test_a_long_table_takes_several_slides_each_with_its_head(count):
-    rows = "".join(f"<tr><td>row {i}.</td></tr>" for i in range(count))
-    slides = read(
-        '<div class="table-scroll" id="t"><table><thead><tr><th>head</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
-    shown = [[text(cell) for cell in one.iter("td")] for _, one, _ in slides]
-    assert [cell for cells in shown for cell in cells] == [f"row {i}." for i in range(count)]
-    assert max(map(len, shown)) <= ROWS
-    assert max(map(len, shown)) - min(map(len, shown)) <= len(shown)
-    assert all(one.xpath(".//th") for _, one, _ in slides)
-    assert sum(len(one.xpath(".//*[@id='t']")) for _, one, _ in slides) == 1
+def test_a_sentence_that_leads_to_an_equation_has_it():
+    lead = "<p>Its time is the larger of these two times that follow:</p>"
+    equation = '<div class="equation" id="eq-a"><div class="formula"><math></math></div></div>'
+    shown = read(lead + equation + f"<p>with all of it.</p>{FIGURE}")[0][1]
+    assert shown.xpath(".//*[@id='eq-a']")
+
+
+def test_findings_have_a_slide_each_and_tables_none():
+    items = "<ul><li>The first finding is a whole sentence of its own. More.</li><li>The second is too, as it must.</li></ul>"
+    box = f'<div class="callout"><p class="callout-title">Take</p><div>{items}</div></div>'
+    table = '<figure class="float"><table></table><figcaption>Rows. Of it.</figcaption></figure>'
+    slides = read(f"<p>A lead that is long enough to stand alone here.</p>{FIGURE}{table}{box}")
+    assert [heading for heading, _, _ in slides] == ["A", "One roof.", "Take", "Take"]
+    assert text(slides[2][1]) == "The first finding is a whole sentence of its own."
+    assert "Rows. Of it." in slides[1][2]
+
+
+def test_exercises_end_the_lecture_and_are_said():
+    page = f'{FIGURE}<section class="level2"><h2>B</h2><p>Try.</p>{EXERCISE}</section>'
+    root = html.fragment_fromstring(slides_of("Title", page), create_parent="div")
+    (slide,) = root.xpath(".//section[h2]")
+    said = " ".join(" ".join(slide.xpath("./aside//text()")).split())
+    assert said.endswith("Try. Exercise: a How many? Solution Seven.")
+    assert "<form" not in slides_of("T", page)
+    assert "<script" not in slides_of("T", page)
 
 
 def test_a_prediction_is_a_poll_whose_truth_comes_on_the_next_step():
@@ -97,46 +97,6 @@ def test_a_prediction_is_a_poll_whose_truth_comes_on_the_next_step():
     assert text(answer) == "It takes: 4 s"
     assert said == "So it is."
     assert not shown.xpath(".//script")
-
-
-def test_answers_stand_in_the_notes_and_not_on_the_slides():
-    exercise = (
-        '<div class="exercise" id="exercise-a"><p class="exercise-title">Exercise: a</p>'
-        "<p>How many?</p><form><input></form><p class='exercise-said'></p>"
-        "<details><summary>Solution</summary><p>Seven.</p></details>"
-        '<script type="application/json">{"right": 7}</script></div>'
-    )
-    problem = (
-        '<div class="callout callout-note problem" role="note"><p class="callout-title">Why?</p>'
-        '<div class="callout-body"><p>Say it.</p></div></div>'
-        '<details class="callout callout-tip"><summary class="callout-title">Answer</summary>'
-        '<div class="callout-body"><p>Because.</p></div></details>'
-    )
-    (_, first, said), (_, second, answered) = read(f"<p>Try.</p>{exercise}{problem}")
-    assert text(first) == "Exercise: a How many?"
-    assert said == "Try. Solution Seven."
-    assert text(second) == "Why? Say it."
-    assert answered == "Answer Because."
-    made = slides_of("T", exercise)
-    assert "<form" not in made
-    assert "<script" not in made
-
-
-def test_lists_go_on_where_a_slide_ends():
-    items = "".join(f"<li>{long(str(i))}</li>" for i in range(6))
-    slides = read(f"<p>Do this:</p><ol>{items}</ol>")
-    assert len(slides) > 1
-    starts = [int(one.get("start", 1)) for _, shown, _ in slides for one in shown.iter("ol")]
-    counts = [len(one.findall("li")) for _, shown, _ in slides for one in shown.iter("ol")]
-    assert starts == [1 + sum(counts[:i]) for i in range(len(counts))]
-    assert sum(counts) == 6
-
-
-def test_a_section_of_sections_has_its_title_and_a_list_of_sources_has_none():
-    inside = '<section id="sec-b" class="level3"><h3>B</h3><p>In it.</p></section>'
-    sources = '<section class="level3"><h3>S</h3><div id="refs"></div></section>'
-    assert [heading for heading, _, _ in read(inside + sources)] == ["A", "B"]
-    assert slides_of("T", '<section class="footnotes"><p>Foot.</p></section>') == ""
 
 
 @pytest.mark.parametrize(

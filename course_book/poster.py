@@ -1,0 +1,156 @@
+"""Numbers to know by heart, and the sheet of paper that holds them."""
+
+import io
+import re
+from collections.abc import Iterator
+from textwrap import wrap
+from typing import Any, Literal, NamedTuple
+
+import matplotlib as mpl
+import msgspec
+from matplotlib import font_manager
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from course_lib.core.checks import known
+from course_lib.core.dtypes import itemsize
+from course_lib.specs import chip, sources
+from course_lib.specs.catalog import transformer
+from course_lib.workloads.precision import formats
+from course_lib.workloads.weights import cache_bytes
+from course_tools import energy
+from course_book.plot import GRID, INK, LINES, MUTED
+from course_book.plot.figure import STYLE
+from course_book.plot.labels import is_wide
+from course_book.text import n, t
+
+CHIPS = "a100-sxm-80 h100-sxm h200-sxm b200-sxm b300-sxm mi300x mi355x tpu-v5p tpu-v6e tpu-v7 trainium2 l40s rtx-5090"  # noqa: E501
+MODELS = "llama-3-8b qwen3-32b llama-3-70b llama-3-405b"
+_FORMATS = "fp32 bf16 fp8 int8 int4 int4/32 mxfp4 nvfp4"
+# Rules by their words, as anyone can write them.
+_RULES = {
+    "arithmetic-intensity": "I = W / Q",
+    "ridge-point": "I* = π / β",
+    "rule-time": "T ≥ max(W / π, Q / β)",
+    "critical-batch": "B* ≈ I* · s / 2",
+    "rule-matmul": "W = 2 B D F,  Q = s (B D + D F + B F)",
+    "rule-forward": "2 N",
+    "rule-training": "6 N",
+    "rule-decode": "T ≥ (N s + C) / β",
+    "kv-cache": "2 · L · H · d · s",
+    "all-reduce": "T ≥ 2 (n − 1) / n · S / β",
+    "rule-flight": "Q = β · t",
+    "rule-bubble": "(p − 1) / (m + p − 1)",
+}
+# Files of fonts that have the letters which matplotlib's own lacks.
+_WIDE = re.compile("NanumGothic.ttf|NotoSansCJK.*Regular|NotoSansKR|malgun.ttf|AppleSDGothicNeo")
+# Where each block begins and how wide it is, as shares of the sheet.
+_PLACES = [(0.03, 0.9, 0.94), (0.03, 0.49, 0.27), (0.03, 0.2, 0.27), (0.34, 0.49, 0.27),
+           (0.34, 0.2, 0.27), (0.65, 0.49, 0.32)]  # fmt: skip
+
+
+class Block(NamedTuple):
+    """Numbers of one kind: the word for them, what the columns are, and rows by their names."""
+
+    key: str
+    header: list[str]
+    rows: dict[str, list[str]]
+
+
+def numbers() -> Iterator[Block]:
+    """Numbers to know, each from the spec files or the library, in the page's language.
+
+    Examples
+    --------
+    >>> [block.key for block in numbers()][:2]
+    ['sheet-chips', 'sheet-formats']
+    """
+    header = [t(name) for name in ("chip", "year", "memory", "bandwidth")]
+    header += ["bf16", "fp8", f"{t('ridge-point')} bf16", t("sheet-link"), t("power")]
+    yield Block("sheet-chips", header, {key: _chip(key) for key in CHIPS.split()})
+    sizes = {name: [name, f"{n(itemsize(name), digits=4)} B"] for name in _FORMATS.split()}
+    yield Block("sheet-formats", [t("format"), t("sheet-parameter")], sizes)
+    h100 = chip("h100-sxm")
+    seen = {"L1": h100.parts["l1_latency"], "L2": h100.parts["cache_latency"], "HBM": h100.latency}
+    waits = {name: [name, n(took or 0, "s")] for name, took in seen.items()}
+    yield Block("sheet-latencies", [h100.short, t("latency")], waits)
+    read = energy.read_rows(energy.FOLDER / "operations.csv", _Operation)
+    said = {"add": t("energy-add"), "multiply": t("energy-multiply")}
+    spent = {
+        one.operation: [
+            " ".join(said.get(w, w) for w in one.operation.split()) + f", {n(one.bits)} bit",
+            n(one.picojoules * 1e-12, "J"),
+        ]
+        for one in read
+        if one.nanometers == 7
+    }
+    yield Block("sheet-energy", [t("energy-operation"), "7 nm"], spent)
+    held = {}
+    for key in MODELS.split():
+        one = transformer(key)
+        weights, token = n(2 * one.parameters, "B"), n(cache_bytes(one, formats()), "B")
+        held[key] = [one.name, weights, token]
+    yield Block("sheet-models", [t("model"), t("sheet-weights"), t("sheet-token")], held)
+    yield Block("sheet-rules", ["", ""], {key: [t(key), rule] for key, rule in _RULES.items()})
+
+
+class _Operation(msgspec.Struct, frozen=True):
+    operation: str
+    nanometers: int
+    picojoules: float
+    least: str
+    bits: int
+
+
+def _chip(key: str) -> list[str]:
+    one = chip(key)
+    link = max((link.total_per_direction for link in one.links.values()), default=None)
+    of = [one.figures.get(f"matrix.{dtype}") for dtype in ("bf16", "fp8")]
+    peaks = [figure.si if figure and figure.native else None for figure in of]
+    found = [(one.memory, "B"), (one.bandwidth, "B/s"), *((peak, "FLOP/s") for peak in peaks)]
+    found += [(one.ridge("bf16"), "FLOP/B"), (link, "B/s"), (one.power, "W")]
+    return [one.short, str(one.year), *(n(x, unit) if x else "" for x, unit in found)]
+
+
+def sheet(form: Literal["svg", "pdf"] = "svg") -> bytes:
+    """The numbers on one sheet of A3 with the sources of the chips, the same bytes each time.
+
+    Examples
+    --------
+    >>> b"<svg" in sheet()
+    True
+    """
+    known("form", form, ("svg", "pdf"))
+    family = [STYLE["font.family"]]
+    if is_wide(t("sheet-title")[0]):
+        for path in filter(_WIDE.search, font_manager.findSystemFonts()):
+            font_manager.fontManager.addfont(path)
+            family.append(font_manager.get_font(path).family_name)
+    with mpl.rc_context({**STYLE, "font.family": family, "pdf.fonttype": 42}):
+        figure = Figure(figsize=(16.54, 11.69), facecolor="white")
+
+        def write(x: float, y: float, text: str, size: float = 10.5, **look: Any) -> None:
+            figure.text(x, y, text.replace("$", r"\$"), fontsize=size, **{"color": INK, **look})
+
+        write(0.03, 0.945, t("sheet-title"), 26, fontweight="bold")
+        for (key, header, rows), (x, y, wide) in zip(numbers(), _PLACES, strict=True):
+            write(x, y, t(key), 13, fontweight="bold", color=LINES[0])
+            for i, row in enumerate([header, *rows.values()], 1):
+                low = y - 0.006 - 0.0225 * i
+                figure.add_artist(Line2D([x, x + wide], [low - 0.006] * 2, color=GRID, lw=0.6))
+                step = wide / max(len(row) - 0.5, 2)
+                for j, cell in enumerate(row):
+                    look = {"ha": "right" if j else "left", "color": MUTED if i == 1 else INK}
+                    write(x + wide - step * (len(row) - 1 - j) if j else x, low, cell, **look)
+        of = [
+            (key, name) for key in CHIPS.split() for name in ("bandwidth", "matrix.bf16", "power")
+        ]
+        of += [("h100-sxm", name) for name in ("latency", "l1_latency", "cache_latency")]
+        figures = [chip(key).figures[name] for key, name in of if name in chip(key).figures]
+        used = {"jouppi2021"} | {one for figure in figures for one in figure.sources}
+        titles = " · ".join(sorted(sources()[one].title for one in used if one in sources()))
+        write(0.65, 0.17, "\n".join(wrap(t("sheet-symbols"), 62)), 9, color=MUTED, va="top")
+        write(0.03, 0.015, "\n".join(wrap(f"{t('sources')}: {titles}", 330)), 5.5, color=MUTED)
+        buffer, dates = io.BytesIO(), {"svg": "Date", "pdf": "CreationDate"}
+        figure.savefig(buffer, format=form, metadata={dates[form]: None})
+    return buffer.getvalue()
