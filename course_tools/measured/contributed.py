@@ -231,7 +231,7 @@ def _roofs(row: Row) -> Iterator[tuple[float, float, str]]:
 
 def _repeated(rows: Iterable[Row], about: Manifest, place: Path, kept: Path) -> Iterator[str]:
     """Measurements that stand twice in the file, or are kept already."""
-    known = {}
+    known: dict[Any, str] = {}
     for file in files_of(kept):
         if file.resolve() not in (place.resolve(), (place / "results.csv").resolve()):
             where = file.relative_to(kept).as_posix().removesuffix("/results.csv")
@@ -242,8 +242,8 @@ def _repeated(rows: Iterable[Row], about: Manifest, place: Path, kept: Path) -> 
     for line, row in enumerate(rows, 2):
         if row.dtype not in BITS:
             yield f"results.csv, line {line} has the format {row.dtype!r}, which is none: {_AGAIN}"
-        if where := known.get(_identity(row)):
-            yield f"results.csv, line {line} is kept already in {where}: send only what is new"
+        if there := known.get(_identity(row)):
+            yield f"results.csv, line {line} is kept already in {there}: send only what is new"
         # What ran out of its budget is measured again, and then stands twice.
         if row.status != "over-budget" and (first := seen.setdefault(row.key, line)) != line:
             yield f"results.csv, line {line} measures what line {first} has: keep one run in a file"
