@@ -145,7 +145,7 @@ def results_check(place: Path) -> None:
     """
     frozen = {one.sha256: one.frozen for one in releases()}
     fail_with(contributed.review(place, frozen=frozen))
-    rows, _ = contributed.taken(place)
+    rows, *_ = contributed.taken(place)
     tell(f"{console.counted(len(rows), 'row')} ready to send: CONTRIBUTING.md says how")
 
 
@@ -156,7 +156,7 @@ def results_give(folder: Path, out: Path = Path()) -> None:
     Example: `course results give labs/00-three-accelerators/results/local`
     """
     fail_with(contributed.review(folder))
-    rows, about = contributed.taken(folder)
+    rows, about, _ = contributed.taken(folder)
     name = "-".join(re.findall("[a-z0-9]+", f"{about.device} {about.started[:16]}".lower()))
     file = out / f"lab-{about.lab}-{name}.json"
     before = [one.sha256 for one in releases() if one.frozen < about.started]

@@ -14,14 +14,7 @@ from course_lib import ops, roofline
 from course_lib.bench.rows import Row
 from course_lib.core.checks import CourseError
 from course_lib.specs import chip, chip_of_device, chips
-from course_tools.calibrate.errors import (
-    BEFORE,
-    SINCE,
-    ErrorRow,
-    FamilyErrors,
-    error_table,
-    known_errors,
-)
+from course_tools.calibrate import errors
 from course_tools.calibrate.prediction import predict
 from course_tools.files import DATA
 from course_tools.measured.given import seal
@@ -58,7 +51,7 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     version: str
     frozen: str
     cases: tuple[Case, ...]
-    errors: tuple[ErrorRow, ...]
+    errors: tuple[errors.ErrorRow, ...]
     sha256: str = ""
 
 
@@ -67,7 +60,9 @@ def freeze(version: str, folder: Path = FOLDER) -> Path:
     file = folder / f"{version}.json"
     if not file.exists():
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        made = Release(version=version, frozen=now, cases=tuple(_cases()), errors=known_errors())
+        made = Release(
+            version=version, frozen=now, cases=tuple(_cases()), errors=errors.known_errors()
+        )
         made = msgspec.structs.replace(made, sha256=seal(made))
         folder.mkdir(parents=True, exist_ok=True)
         file.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=0) + b"\n")
@@ -103,16 +98,17 @@ def matched(rows: Iterable[Row], release: Release) -> list[tuple[Row, Case]]:
     return found
 
 
-def scored(rows: Iterable[Row], release: Release) -> list[ErrorRow]:
+def scored(rows: Iterable[Row], release: Release) -> list[errors.ErrorRow]:
     """How wrong a release is about measured products: those since it, which nobody had when it was
     frozen, and those before it apart.
     """
     moment = datetime.fromisoformat(release.frozen)
-    found: dict[str, list[tuple[Row, Case]]] = {BEFORE: [], SINCE: []}
+    found: dict[str, list[tuple[Row, Case]]] = {errors.BEFORE: [], errors.SINCE: []}
     for row, case in matched(rows, release):
-        found[SINCE if datetime.fromisoformat(row.date) > moment else BEFORE].append((row, case))
-    return error_table(
-        FamilyErrors(
+        since = datetime.fromisoformat(row.date) > moment
+        found[errors.SINCE if since else errors.BEFORE].append((row, case))
+    return errors.error_table(
+        errors.FamilyErrors(
             "products of labs",
             held,
             tuple(case.chip for _, case in pairs),

@@ -43,8 +43,9 @@ def review(
     """
     place = Path(text("place", str(place)))
     try:
-        rows, about = taken(place)
-        predictions = given.read(place).predictions if place.is_file() else ""
+        rows, about, predictions = taken(place)
+        for row in rows:
+            _ = row.sizes if row.op == "matmul" else ()
     except CourseError as error:
         return [str(error)]
     found = [*_manifest(about), *_repeated(rows, about, place, Path(kept))]
@@ -58,28 +59,20 @@ def review(
     return found
 
 
-def taken(place: Path) -> tuple[list[Row], Manifest]:
-    """The rows and the manifest of a folder or of a given file; `CourseError` without any."""
-    if place.is_file():
-        one = given.read(place)
-        rows, about = one.read(), one.manifest
-    else:
-        rows = read(place / "results.csv")
+def taken(place: Path) -> tuple[list[Row], Manifest, str]:
+    """The rows of a folder or of a given file, the manifest, and the hash of the predictions that
+    it names; `CourseError` where something of it is missing or damaged.
+    """
+    one, file = given.read(place) if place.is_file() else None, place / "manifest.json"
+    rows = one.read() if one else read(place / "results.csv")
     if not rows:
-        what = (
-            "has no rows" if place.is_file() or (place / "results.csv").is_file() else "is missing"
-        )
-        raise CourseError(
-            f"results.csv {what}: give the folder results/local of a lab that has run"
-        )
-    if place.is_file():
-        return rows, about
+        raise CourseError("results.csv has no rows: give the results/local of a lab that has run")
+    if one:
+        return rows, one.manifest, one.predictions
+    if not file.is_file():
+        raise CourseError("manifest.json is missing: let the lab run to its end, which writes it")
     try:
-        return rows, msgspec.json.decode((place / "manifest.json").read_bytes(), type=Manifest)
-    except OSError:
-        raise CourseError(
-            "manifest.json is missing: let the lab run to its end, which writes it"
-        ) from None
+        return rows, msgspec.json.decode(file.read_bytes(), type=Manifest), ""
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CourseError(f"manifest.json cannot be read ({error}): {_AGAIN}") from None
 
@@ -124,7 +117,7 @@ def _manifest(about: Manifest) -> Iterator[str]:
                 f"manifest.json has {name} {getattr(about, name)!r}, no date of ISO 8601 with a "
                 f"zone: {_AGAIN}"
             )
-    if not fullmatch(rf"course lab run {about.lab}( .*)?|(?!course lab run).*", about.command):
+    if about.command.startswith("course lab run ") and about.lab != about.command.split()[3]:
         yield f"manifest.json is of lab {about.lab!r} and of {about.command!r}: {_AGAIN}"
     if not (started and finished):
         return
@@ -202,22 +195,18 @@ def _possible(row: Row) -> Iterator[str]:
 
 def _derived(row: Row, seconds: float) -> dict[str, float]:
     """What columns must hold by the others of their row."""
-    rate, found = row.achieved_tflops, {}
-    if row.flops is not None:
-        found["achieved_tflops"] = row.flops / seconds / 1e12
-    # A collective's rate is that of its bus, which is not its bytes over its time.
-    if row.bytes is not None and not row.world:
-        found["achieved_bw_gbps"] = row.bytes / seconds / 1e9
-    if row.flops and row.bytes:
-        found["intensity"] = row.flops / row.bytes
-    if rate is not None and row.peak_tflops:
-        found["mfu"] = rate / row.peak_tflops
+    pairs = {
+        "achieved_tflops": (row.flops, 1e12 * seconds),
+        # A collective's rate is that of its bus, which is not its bytes over its time.
+        "achieved_bw_gbps": (None if row.world else row.bytes, 1e9 * seconds),
+        "intensity": (row.flops, row.bytes),
+        "mfu": (row.achieved_tflops, row.peak_tflops),
+    }
     if row.op == "matmul":
-        found["flops"] = 2.0 * prod(row.sizes)
-    on = chip_of_device(row.device)
-    if on is not None and row.op == "matmul" and (peak := _peak(on, row.dtype)):
-        found["peak_tflops"] = peak / 1e12
-    return found
+        on = chip_of_device(row.device)
+        pairs["flops"] = 2.0 * prod(row.sizes), 1.0
+        pairs["peak_tflops"] = (_peak(on, row.dtype) or None) if on else None, 1e12
+    return {k: over / by for k, (over, by) in pairs.items() if over is not None and by}
 
 
 def _peak(on: Accelerator, dtype: str) -> float:
@@ -228,26 +217,21 @@ def _peak(on: Accelerator, dtype: str) -> float:
 def _roofs(row: Row) -> Iterator[tuple[float, float, str]]:
     """The speeds of a row in SI units, each with its roof and whose it is."""
     on = chip_of_device(row.device)
-    rate, moved = (row.achieved_tflops or 0) * 1e12, (row.achieved_bw_gbps or 0) * 1e9
-    stream = row.op in STREAMS and row.timing == "cold"
-    if on is None:
-        every = [chip(key) for key in chips()]
-        if row.kind == "cpu" and row.peak_tflops:
-            yield rate, BOOST * row.peak_tflops * 1e12, "twice the peak in the row itself"
-        elif row.dtype in BITS and not row.world:
-            yield rate, max(_peak(one, row.dtype) for one in every), "any chip that the book knows"
-        if stream:
-            yield moved, max(one.bandwidth for one in every), "the memory of any chip"
-        return
-    if (peak := _peak(on, row.dtype)) and not row.world:
-        yield rate, peak, f"the {row.dtype} peak of {on.name}"
-    if stream:
-        yield moved, on.bandwidth, f"the bandwidth of {on.name}"
+    every = [on] if on else [chip(key) for key in chips()]
+    whose = on.name if on else "any chip that the book knows"
+    peak, of = max(_peak(one, row.dtype) for one in every), f"the {row.dtype} peak of {whose}"
+    if row.kind == "cpu" and row.peak_tflops and not on:
+        peak, of = BOOST * row.peak_tflops * 1e12, "twice the peak in the row itself"
+    if peak and not row.world:
+        yield (row.achieved_tflops or 0) * 1e12, peak, of
+    if row.op in STREAMS and row.timing == "cold":
+        moved = (row.achieved_bw_gbps or 0) * 1e9
+        yield moved, max(one.bandwidth for one in every), f"the bandwidth of {whose}"
 
 
 def _repeated(rows: Iterable[Row], about: Manifest, place: Path, kept: Path) -> Iterator[str]:
     """Measurements that stand twice in the file, or are kept already."""
-    known = {}
+    known: dict[Any, str] = {}
     for file in files_of(kept):
         if file.resolve() not in (place.resolve(), (place / "results.csv").resolve()):
             where = file.relative_to(kept).as_posix().removesuffix("/results.csv")
@@ -258,8 +242,8 @@ def _repeated(rows: Iterable[Row], about: Manifest, place: Path, kept: Path) -> 
     for line, row in enumerate(rows, 2):
         if row.dtype not in BITS:
             yield f"results.csv, line {line} has the format {row.dtype!r}, which is none: {_AGAIN}"
-        if where := known.get(_identity(row)):
-            yield f"results.csv, line {line} is kept already in {where}: send only what is new"
+        if there := known.get(_identity(row)):
+            yield f"results.csv, line {line} is kept already in {there}: send only what is new"
         # What ran out of its budget is measured again, and then stands twice.
         if row.status != "over-budget" and (first := seen.setdefault(row.key, line)) != line:
             yield f"results.csv, line {line} measures what line {first} has: keep one run in a file"

@@ -172,7 +172,7 @@ def test_rows_that_stand_twice_or_are_kept_already_are_said(tmp_path):
 def test_the_command_says_what_is_missing_and_exits_with_1(tmp_path):
     done = course(tmp_path, "results", "check", ".")
     assert done.returncode == 1
-    assert "results.csv is missing: give the folder results/local" in done.stdout
+    assert "results.csv has no rows: give the results/local" in done.stdout
     results.append(tmp_path / "results.csv", row())
     assert "manifest.json is missing: let the lab run to its end" in review(tmp_path)[0]
     (tmp_path / "manifest.json").write_text("{}")
@@ -207,6 +207,7 @@ TAMPERED = {
     "GFLOP/s": (lambda g, r: r(achieved_tflops=5e5), "has achieved_tflops", True),
     "another chip": (lambda g, r: r(device="Tesla T4"), "the manifest is of", True),
     "another manifest": (lambda g, r: g["manifest"].update(device="Tesla T4"), "is of", True),
+    "a shape of none": (lambda g, r: r(shape="8x8"), "shape must be BxDxF", True),
     "a row twice": (lambda g, r: g["rows"].append(g["rows"][0]), "measures what line 2 has", True),
     "still to come": (
         lambda g, r: g["manifest"].update(
