@@ -19,9 +19,9 @@ from course_lib.specs.catalog import transformer
 from course_lib.workloads.precision import formats
 from course_lib.workloads.weights import cache_bytes
 from course_tools import energy
-from course_book.plot import GRID, INK, LINES, MUTED
-from course_book.plot.figure import STYLE
-from course_book.plot.labels import is_wide
+from course_book.plot import INK, LINES
+from course_book.plot.figure import GRID, STYLE
+from course_book.plot.labels import MUTED, is_wide
 from course_book.text import n, t
 
 CHIPS = "a100-sxm-80 h100-sxm h200-sxm b200-sxm b300-sxm mi300x mi355x tpu-v5p tpu-v6e tpu-v7 trainium2 l40s rtx-5090"  # noqa: E501
@@ -140,7 +140,10 @@ def sheet(form: Literal["svg", "pdf"] = "svg") -> bytes:
                 figure.add_artist(Line2D([x, x + wide], [low - 0.006] * 2, color=GRID, lw=0.6))
                 step = wide / max(len(row) - 0.5, 2)
                 for j, cell in enumerate(row):
-                    look = {"ha": "right" if j else "left", "color": MUTED if i == 1 else INK}
+                    look: dict[str, Any] = {
+                        "ha": "right" if j else "left",
+                        "color": MUTED if i == 1 else INK,
+                    }
                     write(x + wide - step * (len(row) - 1 - j) if j else x, low, cell, **look)
         of = [
             (key, name) for key in CHIPS.split() for name in ("bandwidth", "matrix.bf16", "power")

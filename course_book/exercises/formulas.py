@@ -77,7 +77,8 @@ class Formulas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name, formula in self.wrong.items():
             wrong[name] = value(formula)
         fits = bool(value(self.fits))
-        return Solution(answer, wrong, figures, fits, self.chart and _drawing(self.chart, value))
+        drawn = _drawing(self.chart, value) if self.chart else None
+        return Solution(answer, wrong, figures, fits, drawn)
 
 
 def _drawing(chart: Chart, value: Callable[[str], Any]) -> Callable[..., Any]:

@@ -14,7 +14,8 @@ MARKERS = "osD^vP"
 PATHS = {"memory": 1, "math": 2, "network": 3, "cache": 4}
 # What has a color of its own, by what its label begins with.
 _OWN: dict[str, int] = {
-    name: PATHS.get(of, of) for name, of in load_toml(DATA / "colors.toml", dict).items()
+    name: PATHS[of] if of in PATHS else int(of)
+    for name, of in load_toml(DATA / "colors.toml", dict).items()
 }
 
 

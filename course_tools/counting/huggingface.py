@@ -24,7 +24,8 @@ LATENT = ["deepseek_v2", "deepseek_v3"]
 # Architectures whose output matrix is the embedding where nothing is said.
 TIED = "gemma gemma3 smollm3 gpt2 gpt_bigcode opt bloom falcon starcoder2"
 # Keys of sizes that may be left out.
-WHOLE, SWITCHES = quantization.CALLED["whole"], quantization.CALLED["switches"]
+WHOLE: str = quantization.CALLED["whole"]
+SWITCHES: str = quantization.CALLED["switches"]
 SEEING = "hidden_size intermediate_size num_hidden_layers patch_size image_size"
 
 
