@@ -11,7 +11,7 @@ from importlib.metadata import version as installed
 from pathlib import Path
 
 from course_lib import CourseError
-from course_tools.calibrate import frozen
+from course_tools.calibrate.frozen import freeze
 from course_press.check.rules import check_book
 from course_press.exports.book import check_formats, export_book
 from course_press.exports.notebooks import write_notebooks
@@ -60,7 +60,7 @@ def make_release(
             export_book(root, lang, to, pages, say=say)
 
     chores: dict[str, Callable[[], object]] = {
-        "predictions": lambda: frozen.freeze(version, root / PREDICTED),
+        "predictions": lambda: freeze(version, root / PREDICTED),
         "notebooks": lambda: write_notebooks(root, langs, say=say),
         "site": lambda: site.build(root, langs, pages, say=say),
         " and ".join(to): downloads,

@@ -25,7 +25,7 @@ SIDES = (1024, 2048, 4096, 8192, 16384)
 FORMATS = ("bf16", "fp16", "tf32", "fp8", "int8")
 
 
-class Case(msgspec.Struct, frozen=True, array_like=True):
+class FrozenCase(msgspec.Struct, frozen=True, array_like=True):
     """One product and what was predicted of it, s: bound, likely time, and its 80 % range."""
 
     chip: str
@@ -50,7 +50,7 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     version: str
     frozen: str
-    cases: tuple[Case, ...]
+    cases: tuple[FrozenCase, ...]
     errors: tuple[errors.ErrorRow, ...]
     sha256: str = ""
 
@@ -86,7 +86,7 @@ def releases(folder: Path = FOLDER) -> tuple[Release, ...]:
     return tuple(sorted(every, key=lambda one: one.frozen))
 
 
-def matched(rows: Iterable[Row], release: Release) -> list[tuple[Row, Case]]:
+def matched(rows: Iterable[Row], release: Release) -> list[tuple[Row, FrozenCase]]:
     """Measured products, cold and on random data, each with what a release predicted of it."""
     cases = {(one.chip, one.dtype, one.shape): one for one in release.cases}
     found = []
@@ -103,7 +103,7 @@ def scored(rows: Iterable[Row], release: Release) -> list[errors.ErrorRow]:
     frozen, and those before it apart.
     """
     moment = datetime.fromisoformat(release.frozen)
-    found: dict[str, list[tuple[Row, Case]]] = {errors.BEFORE: [], errors.SINCE: []}
+    found: dict[str, list[tuple[Row, FrozenCase]]] = {errors.BEFORE: [], errors.SINCE: []}
     for row, case in matched(rows, release):
         since = datetime.fromisoformat(row.date) > moment
         found[errors.SINCE if since else errors.BEFORE].append((row, case))
@@ -120,7 +120,7 @@ def scored(rows: Iterable[Row], release: Release) -> list[errors.ErrorRow]:
     )
 
 
-def _cases() -> Iterator[Case]:
+def _cases() -> Iterator[FrozenCase]:
     """Every product that lab 00 may measure, on every chip whose name a driver reports."""
     for on in map(chip, chips()):
         formats = [d for d in FORMATS if f"matrix.{d}" in on.peaks and on.device_names]
@@ -130,4 +130,4 @@ def _cases() -> Iterator[Case]:
             likely = predict(bound, on)
             times = (bound.lower, likely.expected, likely.low, likely.high)
             shape = "x".join([str(side)] * 3)
-            yield Case(on.key, dtype, shape, *(float(f"{float(time):.4g}") for time in times))
+            yield FrozenCase(on.key, dtype, shape, *(float(f"{float(time):.4g}") for time in times))

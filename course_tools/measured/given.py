@@ -14,7 +14,7 @@ from course_lib.core.checks import CourseError
 AGAIN = "run course results give again, and send the file as it comes"
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GivenResults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What such a file holds.
 
     Attributes
@@ -33,7 +33,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rows: tuple[str, ...]
     sha256: str = ""
 
-    def sealed(self) -> "Given":
+    def sealed(self) -> "GivenResults":
         """The same with the hash that belongs to it."""
         return msgspec.structs.replace(self, sha256=seal(self))
 
@@ -55,7 +55,7 @@ def seal(record: msgspec.Struct) -> str:
 
     Examples
     --------
-    >>> given = Given(predictions="", manifest=Manifest(lab="00", command=""), rows=())
+    >>> given = GivenResults(predictions="", manifest=Manifest(lab="00", command=""), rows=())
     >>> seal(given) == seal(given.sealed()) == given.sealed().sha256
     True
     """
@@ -66,14 +66,14 @@ def seal(record: msgspec.Struct) -> str:
 def write(file: Path, rows: list[Row], about: Manifest, predictions: str) -> None:
     """Write rows and their manifest as one file."""
     lines = tuple(to_line(row).rstrip("\n") for row in rows)
-    given = Given(predictions=predictions, manifest=about, rows=lines).sealed()
+    given = GivenResults(predictions=predictions, manifest=about, rows=lines).sealed()
     file.write_bytes(msgspec.json.format(msgspec.json.encode(given), indent=1) + b"\n")
 
 
-def read(file: Path) -> Given:
+def read(file: Path) -> GivenResults:
     """Such a file; `CourseError` where it is damaged, or another than the one that was written."""
     try:
-        given = msgspec.json.decode(file.read_bytes(), type=Given)
+        given = msgspec.json.decode(file.read_bytes(), type=GivenResults)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CourseError(f"{file.name} cannot be read ({error}): {AGAIN}") from None
     if seal(given) != given.sha256:

@@ -235,9 +235,9 @@ def tampered(file, edit, sealed):
 
     edit(held, cell)
     if sealed:
-        known = set(files.Given.__struct_fields__)
+        known = set(files.GivenResults.__struct_fields__)
         if set(held) == known and held["format"] == 1:
-            held = msgspec.to_builtins(msgspec.convert(held, files.Given).sealed())
+            held = msgspec.to_builtins(msgspec.convert(held, files.GivenResults).sealed())
     file.write_text(json.dumps(held))
 
 
