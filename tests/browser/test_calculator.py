@@ -585,7 +585,8 @@ def test_a_configuration_takes_two_actions_on_a_phone(visit):
 
 
 def test_what_is_embedded_is_the_answer_alone(visit):
-    page = opened(visit, query="?calculate.embed=1&calculate.chip=l40s")
+    page = visit("en/chapters/en/one.html?calculate.embed=1&calculate.chip=l40s")
+    page.wait_for_selector(f"{BOX}.live")
     assert page.locator(".calc-sentence, .calc-verdict").first.is_visible()
     assert not page.locator(".bar, footer, .calc-more, .turn").first.is_visible()
     assert page.input_value("#calc-chip") == "l40s"
