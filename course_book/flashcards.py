@@ -103,8 +103,8 @@ def anki(title: str) -> bytes:
         note = (i, guid, _NUMBER, _DAY, -1, "", f"{escape(front)}\x1f{escape(back)}", front, check)
         base.execute("insert into notes values (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '')", note)
         card = (i, i, number, _DAY, i - number)
-        zeros = "0, 0, 0, 0, 0, 0, 0, 0, ''"
-        base.execute(f"insert into cards values (?, ?, ?, 0, ?, -1, 0, 0, ?, {zeros})", card)  # noqa: S608
+        rest = "0, ?, -1, 0, 0, ?, 0, 0, 0, 0, 0, 0, 0, 0, ''"
+        base.execute(f"insert into cards values (?, ?, ?, {rest})", card)  # noqa: S608
     base.commit()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
