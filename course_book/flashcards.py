@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Iterator
 from hashlib import sha256
 from html import escape
+from typing import Any
 
 from course_book.poster import numbers
 from course_book.text import language
@@ -59,9 +60,16 @@ def anki(title: str) -> bytes:
     number = _NUMBER + int.from_bytes(sha256(language().encode()).digest()[:3])
     fields = [{"name": name, "ord": i, "font": "Arial", "size": 20, "sticky": False, "rtl": False}
               for i, name in enumerate(("Front", "Back"))]  # fmt: skip
-    look = {"name": "1", "ord": 0, "qfmt": "{{Front}}", "did": None, "bqfmt": "", "bafmt": ""}
+    look: dict[str, Any] = {
+        "name": "1",
+        "ord": 0,
+        "qfmt": "{{Front}}",
+        "did": None,
+        "bqfmt": "",
+        "bafmt": "",
+    }
     look |= {"afmt": "{{FrontSide}}\n\n{{Back}}"}
-    shared = {"id": number, "name": title, "mod": _DAY, "usn": -1}
+    shared: dict[str, Any] = {"id": number, "name": title, "mod": _DAY, "usn": -1}
     model = {
         **shared,
         "id": _NUMBER,
@@ -78,7 +86,14 @@ def anki(title: str) -> bytes:
         "vers": [],
     }
     model |= {"latexPre": "", "latexPost": "", "req": [[0, "any", [0]]]}
-    deck = {**shared, "desc": "", "collapsed": False, "dyn": 0, "conf": 1, "extendNew": 0}
+    deck: dict[str, Any] = {
+        **shared,
+        "desc": "",
+        "collapsed": False,
+        "dyn": 0,
+        "conf": 1,
+        "extendNew": 0,
+    }
     deck |= {"extendRev": 0} | {f"{kind}Today": [0, 0] for kind in ("new", "rev", "lrn", "time")}
     held = [json.dumps(one) for one in ({}, {str(_NUMBER): model}, {str(number): deck}, {}, {})]
     days = _DAY, _DAY * 1000, _DAY * 1000
@@ -88,8 +103,8 @@ def anki(title: str) -> bytes:
         note = (i, guid, _NUMBER, _DAY, -1, "", f"{escape(front)}\x1f{escape(back)}", front, check)
         base.execute("insert into notes values (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '')", note)
         card = (i, i, number, _DAY, i - number)
-        zeros = "0, 0, 0, 0, 0, 0, 0, 0, ''"
-        base.execute(f"insert into cards values (?, ?, ?, 0, ?, -1, 0, 0, ?, {zeros})", card)  # noqa: S608
+        rest = "0, ?, -1, 0, 0, ?, 0, 0, 0, 0, 0, 0, 0, 0, ''"
+        base.execute(f"insert into cards values (?, ?, ?, {rest})", card)  # noqa: S608
     base.commit()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:

@@ -57,7 +57,8 @@ class Formulas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chart: Chart | None = None
 
     def __call__(self, **given: Any) -> Solution:
-        names, figures = {**_KNOWN, **given}, {}
+        names: dict[str, Any] = {**_KNOWN, **given}
+        figures: dict[str, Any] = {}
 
         def value(formula: str) -> Any:
             return eval(formula, names)  # noqa: S307 - the package's own data, never a reader's
@@ -73,7 +74,8 @@ class Formulas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 keep("meant", right, how)
             keep(name, mistaken if i == given["slip"] else right, how)
         answer = names["answer"] = value(self.answer)
-        wrong = {name: None if i == answer else i for i, name in enumerate(self.replies, 1)}
+        places = enumerate(self.replies, 1)
+        wrong: dict[str, Any] = {name: None if i == answer else i for i, name in places}
         for name, formula in self.wrong.items():
             wrong[name] = value(formula)
         fits = bool(value(self.fits))
