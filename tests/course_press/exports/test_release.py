@@ -54,7 +54,9 @@ def test_a_release_is_whole_and_is_run_again_where_it_was_stopped(clone, monkeyp
         with pytest.raises(OSError, match="No space"):
             made(clone)
     archive, said = made(clone)
-    assert (said[0], said[-1]) == ("notebooks", "archive")
+    assert (said[0], said[-1]) == ("predictions", "archive")
+    (predicted,) = (clone.root / "course_tools/data/predictions").glob("*.json")
+    assert predicted.stem == NOW
     assert f'version = "{NOW}"' in (clone.root / "pyproject.toml").read_text()
     assert f"version: {NOW}\ndate-released: {DAY}\n" == (clone.root / "CITATION.cff").read_text()
     quarto = (clone.root / "_quarto.yml").read_text()

@@ -11,6 +11,7 @@ from course_lib import CourseError, chip, llm
 from course_lib.bench import results
 from course_lib.specs import model
 from course_tools.measured import FOLDER, best_published, lab, runs, table
+from course_tools.measured.contributed import BOOST
 from course_tools.measured.published import CHIPS, TABLES, UNSEEN
 
 
@@ -134,7 +135,8 @@ def test_committed_results_are_those_of_the_run_that_the_manifest_tells_of(file)
             assert row.seconds_median > 0
             continue
         assert row.seconds_min <= row.ci_low <= row.seconds_median <= row.ci_high
-        assert row.mfu is None or row.mfu < 1
+        # A CPU's peak at a nominal clock is no bound: its cores may run faster.
+        assert row.mfu is None or row.mfu < (BOOST if "a nominal one" in row.note else 1)
 
 
 def test_the_readers_own_rows_join_on_the_site_only(tmp_path, monkeypatch):
