@@ -39,6 +39,7 @@ MAY_ASK = {
     "pages": {"course_book.files", "course_lib.core", "course_lib.specs", "course_book.text"},
     "exports": {
         "course_lib.core",
+        "course_tools.calibrate.frozen",
         "course_book.text",
         "course_book.exercises",
         "course_book.flashcards",
