@@ -132,7 +132,7 @@ class Accelerator:
         figures = {**plain, **file.parts, **peaks}
         every = {**links, **({"host": file.host} if file.host else {})}
         if file.node:
-            each = count("node: chips", file.node.chips.si)
+            each = count("node: chips", file.node.chips.value)
             every["node"], figures["node.chips"] = file.node.ports, file.node.chips
             if file.node.torus and prod(file.node.torus) != each:
                 raise CourseError(f"node: torus {file.node.torus} has not {each} chips")

@@ -135,12 +135,12 @@ def _share_of_peak(
 def conventions(
     model: Transformer | str,
     chip: Accelerator | str,
-    tokens_per_second: float,
-    sequence: int,
+    tokens_per_second: ArrayLike,
+    sequence: ArrayLike,
     *,
     recompute: Recompute = "none",
     dtype: str = "bf16",
-) -> dict[str, float]:
+) -> dict[str, Numbers]:
     """The same speed as a share of the peak, by each convention that published tables use: six FLOP
     a parameter alone, with the half of attention that a causal mask leaves, with the whole square,
     and that with what was computed again.
@@ -154,10 +154,10 @@ def conventions(
     one, given = transformer(model, windows=True), (chip, tokens_per_second, sequence)
     rule = np.asarray(6.0 * one.active_parameters)
     return {
-        "6nd": float(_share_of_peak(plain(rule), tokens_per_second, chip, dtype)),
-        "causal": float(mfu(one, *given, causal=True, dtype=dtype)),
-        "square": float(mfu(one, *given, dtype=dtype)),
-        "hfu": float(hfu(one, *given, recompute=recompute, dtype=dtype)),
+        "6nd": _share_of_peak(plain(rule), tokens_per_second, chip, dtype),
+        "causal": mfu(one, *given, causal=True, dtype=dtype),
+        "square": mfu(one, *given, dtype=dtype),
+        "hfu": hfu(one, *given, recompute=recompute, dtype=dtype),
     }
 
 

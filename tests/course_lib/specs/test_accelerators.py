@@ -466,7 +466,7 @@ ports = { name = "Port", count = 4, per_direction = PORT, bidirectional = BOTH }
     with pytest.raises(CourseError, match=r"link node: bidirectional .* is not twice"):
         loaded(400, 400)
     with pytest.raises(
-        CourseError, match=r"my-node.toml: node: chips must be one positive whole number \(got 0\)"
+        CourseError, match=r"my-node.toml: node: chips must be one positive whole number \(got 0"
     ):
         loaded(400, 800, chips=0)
 

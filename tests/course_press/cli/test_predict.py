@@ -84,8 +84,7 @@ def test_no_number_is_broken_at_80_columns(monkeypatch, lang):
     """A terminal breaks a line that is longer than it wherever that ends."""
     shown = io.StringIO()
     terminal = Console(file=shown, force_terminal=True, no_color=True, width=80)
-    for module in ("console", "costs"):
-        monkeypatch.setattr(f"course_press.cli.{module}.out_console", terminal)
+    monkeypatch.setattr("course_press.cli.console.out_console", terminal)
     monkeypatch.setenv("COURSE_LANG", lang)
     answer = ask(named("mixtral-8x7b"), "h200-sxm", 16, 4096, tp=2, link="nvlink")
     show(answer, "NVIDIA H200 SXM 141 GB")
