@@ -121,8 +121,9 @@ def sheet(form: Literal["svg", "pdf"] = "svg") -> bytes:
     True
     """
     known("form", form, ("svg", "pdf"))
-    family = [STYLE["font.family"]]
+    family, bold = [STYLE["font.family"]], {"fontweight": "bold"}
     if is_wide(t("sheet-title")[0]):
+        bold = {}  # these files have one weight
         for path in filter(_WIDE.search, font_manager.findSystemFonts()):
             font_manager.fontManager.addfont(path)
             family.append(font_manager.get_font(path).family_name)
@@ -132,9 +133,9 @@ def sheet(form: Literal["svg", "pdf"] = "svg") -> bytes:
         def write(x: float, y: float, text: str, size: float = 10.5, **look: Any) -> None:
             figure.text(x, y, text.replace("$", r"\$"), fontsize=size, **{"color": INK, **look})
 
-        write(0.03, 0.945, t("sheet-title"), 26, fontweight="bold")
+        write(0.03, 0.945, t("sheet-title"), 26, **bold)
         for (key, header, rows), (x, y, wide) in zip(numbers(), _PLACES, strict=True):
-            write(x, y, t(key), 13, fontweight="bold", color=LINES[0])
+            write(x, y, t(key), 13, color=LINES[0], **bold)
             for i, row in enumerate([header, *rows.values()], 1):
                 low = y - 0.006 - 0.0225 * i
                 figure.add_artist(Line2D([x, x + wide], [low - 0.006] * 2, color=GRID, lw=0.6))

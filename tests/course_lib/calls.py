@@ -638,6 +638,7 @@ ROOMS = {
     "course_book.moving.requests": "draws",
     "course_book.plot.charts": "draws",
     "course_book.plot.diagram": "draws",
+    "course_book.plot.paper": "draws",
     "course_tools.diagnosis.root_cause": "reads a trace; see tests/course_tools/diagnosis",
     "course_tools.serve.clock": "tabulates; see test_clock",
     "course_tools.serve.fleet": "takes a service's settings; see test_service",

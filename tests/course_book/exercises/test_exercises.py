@@ -304,7 +304,7 @@ def test_translations_differ_from_the_english():
         ("energy-estimate", 1024 * 700 * 720),
         ("energy-read", 360 / 3.2e12),
         ("energy-claim", 3),
-        ("measured-estimate", 3.35e12 / 16060522496),
+        ("measured-estimate", 3.35e12 // 16060522496),
         ("measured-read", 3),
         ("measured-steps", 1),
         ("step-read", 192e12),
