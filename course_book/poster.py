@@ -1,6 +1,7 @@
 """Numbers to know by heart, and the sheet of paper that holds them."""
 
 import io
+import logging
 import re
 from collections.abc import Iterator
 from textwrap import wrap
@@ -123,7 +124,8 @@ def sheet(form: Literal["svg", "pdf"] = "svg") -> bytes:
     known("form", form, ("svg", "pdf"))
     family, bold = [STYLE["font.family"]], {"fontweight": "bold"}
     if is_wide(t("sheet-title")[0]):
-        bold = {}  # these files have one weight
+        bold = {}  # these files have one weight, and tables that a subset leaves out
+        logging.getLogger("fontTools.subset").setLevel(logging.ERROR)
         for path in filter(_WIDE.search, font_manager.findSystemFonts()):
             font_manager.fontManager.addfont(path)
             family.append(font_manager.get_font(path).family_name)

@@ -28,6 +28,7 @@ _DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
 _LATER = re.compile("<!-- later -->(.*?)<!-- /later -->", re.DOTALL)
 # Characters of data that stand in a page itself.
 _LONG = 10_000
+_OFFERED = re.compile(rf'href="data:[^"]*;base64,([^"]{{{_LONG},}})" download="([^"]+)"')
 # A file in every built site: a folder without it is never replaced.
 MARKER = ".course-site"
 # What is to stand in files, by their paths; `None` is what stands there.
@@ -358,11 +359,15 @@ def _parts(
     keys = {page.url: renderer.key(page) for page in pages}
 
     def printed(page: PrintedPage) -> Files:
-        files = page_files(page.url, renderer.text(page))
+        # Long files that a page offers stand beside it: only who asks for one loads it.
+        text, folder = renderer.text(page), PurePosixPath(page.url).parent
+        offered = _OFFERED.findall(text)
+        beside = {str(folder / name): base64.b64decode(body) for body, name in offered}
+        files = page_files(page.url, _OFFERED.sub(r'href="\2" download="\2"', text))
         if not slides.has_deck(page):
-            return files
+            return files | beside
         deck = slides.deck(book, page, renderer.body(page), results)
-        return files | deck_files(slides.url(page), deck, files)
+        return files | beside | deck_files(slides.url(page), deck, files)
 
     def copied(path: str) -> Files:
         return {path: (book.root / path).read_bytes()}

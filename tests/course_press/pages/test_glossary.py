@@ -24,6 +24,7 @@ NAMES = {
         "WSL",
         "XLA",
         "EPUB",
+        "A3",  # a size of paper
         "AA",
         "SIL",
         "WCAG",

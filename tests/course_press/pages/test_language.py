@@ -87,6 +87,7 @@ ALLOWED = {
     "custom mainboard pi": "computers, as their owners name them",
     "dev mamba super vit whisper": "models",
     "tree": "an algorithm of NCCL",
+    "nvme bmm div": "a link of disks, and kernels as PyTorch names them",
     "month mtoken": "in units",
     "init read scale triad pt": "kernels of a benchmark of streams, as it names them",
     "awq gptq cudnn": "formats of weights, and a library's kernels",
@@ -177,6 +178,7 @@ def names():
     every += [one.short for one in on]
     every += [link.name.partition(",")[0] for one in on for link in one.links.values()]
     every += [key for one in on for key in one.links]
+    every += [row.device for number in ("00", "02", "03") for row in lab(number)]
     every += [*(one.vendor for one in on), *(one.provider for one in prices()), *chips(), *models()]
     return set().union(*map(spelled, [*every, *sources()]))
 

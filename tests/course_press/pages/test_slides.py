@@ -19,8 +19,10 @@ def tokens(text):
 
 def says(file, where):
     root = html.parse(str(file)).getroot()
-    for left_out in root.xpath("//script | //style | //annotation"):
+    for left_out in root.xpath("//script | //style | //annotation | //a[@class='footnote-ref']"):
         left_out.drop_tree()
+    for term in root.xpath("//a[@class='term']"):
+        term.drop_tag()
     return [" ".join(" ".join(one.itertext()).split()) for one in root.xpath(where)]
 
 
