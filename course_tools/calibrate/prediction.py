@@ -343,7 +343,7 @@ def collective(
     >>> bool(switch < ring)
     True
     """
-    on = accelerator(chip)
+    on, n = accelerator(chip), checks.whole("n", n)
     known("kind", kind, ALGORITHMS)
     if not on.joins:
         said = f"chip {on.key} has no published link"
