@@ -8,6 +8,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
+from course_press.pages import site
+
 
 @pytest.fixture(scope="package")
 def browser():
@@ -96,3 +98,22 @@ def accessible():
         assert results.violations_count == 0, results.generate_report()
 
     return check
+
+
+def print_small_book(folder, settings, cells, page, text):
+    """Print a book in three languages from settings, cells by name, and one page with this text."""
+    root = folder.with_name(f"{folder.name}-book")
+    (root / "chapters" / "cells").mkdir(parents=True)
+    (root / "_quarto.yml").write_text(settings)
+    (root / "index.qmd").write_text("# Welcome {.unnumbered}\n\nA book.\n")
+    for name, cell in cells.items():
+        (root / "chapters" / "cells" / f"{name}.qmd").write_text(cell)
+    langs = ("en", "es", "ko")
+    for lang in langs:
+        (root / "chapters" / lang).mkdir()
+        (root / f"_quarto-{lang}.yml").write_text(
+            f"lang: {lang}\nproject: {{output-dir: _site/{lang}}}\n"
+            f"book:\n  title: A book\n  chapters: [index.qmd, chapters/{lang}/{page}.qmd]\n"
+        )
+        (root / "chapters" / lang / f"{page}.qmd").write_text(text)
+    site.build(root, langs, folder)

@@ -21,8 +21,7 @@ from course_book.answers.record import Question
 from course_book.explore import serving
 from course_press.cli.app import app
 from course_press.outputs import translate
-from course_press.pages import site
-from tests.browser.conftest import wait_for
+from tests.browser.conftest import print_small_book, wait_for
 from tests.browser.test_explore import BOOK, LANGS, language
 from tests.conftest import once
 from tests.course_tools.counting.test_foreign import LLAMA, TINY
@@ -43,21 +42,8 @@ title: Calculator
 
 
 def print_calculator(folder):
-    root = folder.with_name("calculator-book")
-    (root / "chapters" / "cells").mkdir(parents=True)
-    (root / "_quarto.yml").write_text(BOOK)
-    (root / "index.qmd").write_text("# Welcome {.unnumbered}\n\nA book.\n")
-    (root / "chapters" / "cells" / "form.qmd").write_text(
-        "```{python}\n#| echo: false\nfrom course_book import explore\n\nexplore.calculator()\n```\n"
-    )
-    for lang in LANGS:
-        (root / "chapters" / lang).mkdir(parents=True)
-        (root / f"_quarto-{lang}.yml").write_text(
-            f"lang: {lang}\nproject: {{output-dir: _site/{lang}}}\n"
-            f"book:\n  title: A book\n  chapters: [index.qmd, chapters/{lang}/one.qmd]\n"
-        )
-        (root / "chapters" / lang / "one.qmd").write_text(PAGE)
-    site.build(root, LANGS, folder)
+    form = "```{python}\n#| echo: false\nfrom course_book import explore\n\nexplore.calculator()\n```\n"
+    print_small_book(folder, BOOK, {"form": form}, "one", PAGE)
 
 
 @pytest.fixture(scope="session")

@@ -19,20 +19,10 @@ from course_book.explore.maps import Map
 from course_press.pages import site
 from tests.browser.conftest import wait_for
 from tests.conftest import once
+from tests.course_book.explore.test_explore import NAMES
 
 pytestmark = pytest.mark.browser
 LANGS = ("en", "es", "ko")
-NAMES = (
-    "roofline",
-    "batch",
-    "attention",
-    "upgrade",
-    "network",
-    "decode",
-    "slo",
-    "capacity",
-    "layouts",
-)
 BOOK = """
 project: {type: book, execute-dir: project}
 profile: {group: [en, es, ko]}

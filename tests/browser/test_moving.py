@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from course_press.pages import site
-from tests.browser.conftest import wait_for
+from tests.browser.conftest import print_small_book, wait_for
 from tests.browser.test_explore import BOOK, FIGURE
 from tests.conftest import once
 
@@ -28,21 +27,8 @@ BOX = "#fig-ring .moving"
 
 
 def print_moving(folder):
-    root = folder.with_name("moving-book")
-    (root / "chapters" / "cells").mkdir(parents=True)
-    (root / "_quarto.yml").write_text(BOOK)
-    (root / "index.qmd").write_text("# Welcome {.unnumbered}\n\nA book.\n")
-    (root / "chapters" / "cells" / "ring.qmd").write_text(CELL)
-    for lang in LANGS:
-        (root / "chapters" / lang).mkdir()
-        (root / f"_quarto-{lang}.yml").write_text(
-            f"lang: {lang}\nproject: {{output-dir: _site/{lang}}}\n"
-            f"book:\n  title: A book\n  chapters: [index.qmd, chapters/{lang}/one.qmd]\n"
-        )
-        (root / "chapters" / lang / "one.qmd").write_text(
-            "---\ntitle: Pictures\n---\n\n" + FIGURE.format(name="ring")
-        )
-    site.build(root, LANGS, folder)
+    page = "---\ntitle: Pictures\n---\n\n" + FIGURE.format(name="ring")
+    print_small_book(folder, BOOK, {"ring": CELL}, "one", page)
 
 
 @pytest.fixture(scope="session")

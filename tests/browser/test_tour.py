@@ -4,9 +4,8 @@ before it plays, and remembered.
 
 import pytest
 
-from course_press.pages import site
-from tests.browser.conftest import wait_for
-from tests.browser.test_explore import BOOK, LANGS
+from tests.browser.conftest import print_small_book, wait_for
+from tests.browser.test_explore import BOOK
 from tests.browser.test_moving import CELL
 from tests.conftest import once
 
@@ -37,24 +36,10 @@ SLIDES = ("sum", "kept")
 
 
 def print_tour(folder):
-    root = folder.with_name("tour-book")
-    (root / "chapters" / "cells").mkdir(parents=True)
-    (root / "_quarto.yml").write_text(BOOK)
-    (root / "index.qmd").write_text("# Welcome {.unnumbered}\n\nA book.\n")
-    (root / "chapters" / "cells" / "ring.qmd").write_text(CELL)
-    for name in SLIDES:
-        (root / "chapters" / "cells" / f"{name}.qmd").write_text(GUESS.replace("NAME", name))
+    cells = {"ring": CELL} | {name: GUESS.replace("NAME", name) for name in SLIDES}
     slides = "".join(SLIDE.replace("NAME", name) for name in SLIDES)
-    for lang in LANGS:
-        (root / "chapters" / lang).mkdir()
-        (root / f"_quarto-{lang}.yml").write_text(
-            f"lang: {lang}\nproject: {{output-dir: _site/{lang}}}\n"
-            f"book:\n  title: A book\n  chapters: [index.qmd, chapters/{lang}/tour.qmd]\n"
-        )
-        (root / "chapters" / lang / "tour.qmd").write_text(
-            f"# A tour {{.unnumbered}}\n\n{slides}## Where now? {{#sec-tour-next}}\n\nOn.\n"
-        )
-    site.build(root, LANGS, folder)
+    page = f"# A tour {{.unnumbered}}\n\n{slides}## Where now? {{#sec-tour-next}}\n\nOn.\n"
+    print_small_book(folder, BOOK, cells, "tour", page)
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,7 @@ import pytest
 
 from course_tools.diagnosis import SEEDED, diagnose, seeded
 from course_book.text import in_language, t
-from course_press.pages import site
-from tests.browser.conftest import wait_for
+from tests.browser.conftest import print_small_book, wait_for
 from tests.browser.test_explore import BOOK, LANGS
 from tests.conftest import once
 from tests.course_tools.diagnosis import others
@@ -31,19 +30,7 @@ TraceBox((seeded("copies"), seeded("synchronisation")))
 
 
 def print_box(folder):
-    root = folder.with_name("trace-book")
-    (root / "chapters" / "cells").mkdir(parents=True)
-    (root / "_quarto.yml").write_text(BOOK)
-    (root / "index.qmd").write_text("# Welcome {.unnumbered}\n\nA book.\n")
-    (root / "chapters" / "cells" / "box.qmd").write_text(CELL)
-    for lang in LANGS:
-        (root / "chapters" / lang).mkdir(parents=True)
-        (root / f"_quarto-{lang}.yml").write_text(
-            f"lang: {lang}\nproject: {{output-dir: _site/{lang}}}\n"
-            f"book:\n  title: A book\n  chapters: [index.qmd, chapters/{lang}/one.qmd]\n"
-        )
-        (root / "chapters" / lang / "one.qmd").write_text(PAGE)
-    site.build(root, LANGS, folder)
+    print_small_book(folder, BOOK, {"box": CELL}, "one", PAGE)
 
 
 @pytest.fixture(scope="session")
