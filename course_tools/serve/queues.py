@@ -54,7 +54,11 @@ def speculated(acceptance: ArrayLike, guesses: int) -> Numbers:
     many, chance = count("guesses", guesses, 0), nonnegative("acceptance", acceptance)
     if np.any(np.asarray(chance) > 1):
         raise CourseError(f"acceptance must be at most 1 (got {shown(acceptance)})")
-    return plain(sum(np.asarray(chance) ** guess for guess in range(many + 1)))
+    # The geometric series 1 + a + ... + a^guesses, which near a = 1 must not cancel
+    missed = 1 - np.asarray(chance, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tokens = -np.expm1((many + 1) * np.log1p(-missed)) / missed
+    return plain(np.where(missed == 0, many + 1.0, tokens))
 
 
 def speedup(

@@ -143,8 +143,9 @@ def closed_workload(
     """
     at_once, many = count("users", users), count("rounds", rounds)
     all_ = _few("users times rounds", at_once * many)
-    dice, share = np.random.default_rng(count("seed", seed, 0)), single("least", least)
-    if not 0 < share <= 1:
+    dice = np.random.default_rng(count("seed", seed, 0))
+    share = single("least", positive("least", least))
+    if share > 1:
         raise CourseError(f"least must be above 0 and at most 1 (got {shown(least)})")
     tokens, made = (
         dice.integers(max(int(share * most), 1), most + 1, all_)
@@ -164,7 +165,7 @@ def _few(name: str, requests: int) -> int:
 
 
 def _gamma(dice: np.random.Generator, many: int, spread: Any) -> Numbers:
-    shape = 1 / float(spread) ** 2
+    shape = 1 / max(float(spread), 1e-8) ** 2  # Closer together, doubles cannot tell them apart
     return np.asarray(dice.gamma(shape, 1 / shape, many))
 
 

@@ -37,6 +37,7 @@ SAID = {
     "chip": ("published peak",),
     "per_direction": ("link",),
     "w": ("dtype",),
+    "text": ("method",),
 }
 """What a message may call an argument besides its name."""
 
