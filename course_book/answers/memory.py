@@ -17,8 +17,9 @@ from course_book.text import n, t
 # Shares of the pool around it, or half as much of the memory, where lines of engines' logs lie, of
 # versions that were seen and of others: tests/course_tools/serve/test_pool.py has them.
 SEEN, UNSEEN = 0.03, 0.10
-# github.com/vllm-project/vllm issue 21348: Qwen3-235B-A22B in fp8 over four H100.
-EXPERTS = "workspaces for experts that chips share are not counted: one log has 1.6 GiB less room"
+# What is in the trial run of an engine that no size of a model tells.
+UNSIZED = "what a vision or audio encoder takes in the engine's trial run is not counted"
+SAMPLER = "the one that logs show most; where the other is installed, the range's far end"
 WINDOWS = {
     "full": "pages of all layers hold all tokens",
     "grouped": "pages of layers with a window hold its tokens and a step's, in groups",
@@ -65,9 +66,10 @@ def fits(
         return " ".join(t(key).format(**sizes()) for key in keys)
 
     more = {"pool_bytes": one.bytes, "pool_tokens": one.pool_tokens if engine else None}
-    spread = SEEN if one.known and not _undercounted(meant, one, how) else UNSEEN
+    spread = SEEN if one.known and not _encodes(meant) else UNSEEN
     margin = spread * max(one.bytes, one.total / 2)
-    seen = Interval(max(one.bytes - margin, 0.0), one.bytes + margin, "B", row.source)
+    low, high = sorted((one.bytes, one.bytes + one.other))
+    seen = Interval(max(low - margin, 0.0), high + margin, "B", row.source)
     return _answer(
         {"weights": kept.weights, "kv-cache": one.cache, **one.reserved, "left": one.left},
         {
@@ -118,8 +120,10 @@ def _assumed(meant: Named, on: Accelerator, one: Pool, asked: dict[str, Any]) ->
         found["model_limit"] = meant.limit
     if row.prompts in ("whole", "cut"):
         found["step"] = {"tokens": one.tokens, "sequences": one.sequences}
-    if _undercounted(meant, one, asked):
-        found["experts"] = EXPERTS
+    if one.other:
+        found["sampler"] = SAMPLER
+    if engine and _encodes(meant):
+        found["encoder"] = UNSIZED
     if model is None:
         found["cache"] = "grows with every token as over the few hundred that were traced"
         found["remedies"] = "of a trace only a shorter context: a format, or more chips, is another"
@@ -133,9 +137,10 @@ def _assumed(meant: Named, on: Accelerator, one: Pool, asked: dict[str, Any]) ->
     return found
 
 
-def _undercounted(meant: Named, one: Pool, how: dict[str, Any]) -> bool:
-    """Whether experts are shared by chips: workspaces for them are in no line that was fitted."""
-    return bool(one.row.engine and getattr(meant.model, "experts", None) and how.get("tp", 1) > 1)
+def _encodes(meant: Named) -> bool:
+    """Whether a part of a model sees or hears: an engine tries it with the largest image."""
+    said = {*(meant.config or {}), *getattr(meant.model, "other", ())}
+    return any(word in name for name in said for word in ("vision", "audio"))
 
 
 def _remedies(

@@ -36,6 +36,10 @@ ALIASES = {"ollama": "llama.cpp", "tensorrt-llm": "trtllm"}
 # What a forward pass holds of a token at once, over `activation_bytes`: a layer's input, residual
 # and output; gate, up and their product. As in vLLM's issue 10517, to a hundredth.
 HELD = 1.5
+# DeepGEMM pads what an expert gets to this many rows: vLLM's deep_gemm_moe.py.
+ROWS = 128
+# What engines leave as it was where weights are made narrower.
+KEPT = ",router=bf16,head=bf16"
 # Tokens from which on a cache without windows is taken to grow evenly.
 TRACED = 128
 UBATCH = 512  # llama.cpp's tokens of a pass, n_ubatch
@@ -64,11 +68,15 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True):
     # one: the total, what is free at the start, or what is left beside the weights.
     share: str = "1"
     of: str = "total"
-    # runtime, chip: context and workspaces; and as much more for each of several chips, or of all
-    # where the share is of what is free at the start
+    # runtime, chip, fabric: context and workspaces; as much more for each of several chips, or of
+    # all where the share is of what is free at the start; and once where links join several
     runtime: float = 0.0
     chip: float = 0.0
-    sampler: float = 0.0  # copies of the logits of a step's sequences, in single precision
+    fabric: float = 0.0
+    # sampler, other: copies of the logits of a step's sequences, in single precision; and of the
+    # other sampler, where what is installed decides
+    sampler: float = 0.0
+    other: float = 0.0
     graphs: float = 0.0  # what captured graphs are estimated at
     sequences: int = 0  # most of a step; 0 where it goes by the card
     # Pages of layers with a window: full, grouped, or of the window alone.
@@ -77,6 +85,7 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True):
     prompts: str = "once"
     block: int = 1  # tokens of a page
     marlin: bool = False  # whether Marlin multiplies mxfp4 on chips that could do without
+    deep: bool = False  # whether DeepGEMM multiplies experts of fp8 in blocks
     source: str = ""
 
 
@@ -93,6 +102,7 @@ class Kept:
     window: int = 0
     state: float = 0.0
     flight: float = 0.0
+    once: float = 0.0  # in flight beside the tokens
     vocab: int = 0
     width: int = 0
     heads: int = 0
@@ -119,6 +129,7 @@ class Pool:
     # tokens, sequences: most of a step
     tokens: int
     sequences: int
+    other: float = 0.0  # byte that the other sampler would leave more
 
     @property
     def bytes(self) -> float:
@@ -282,15 +293,20 @@ def pool(
     share = _share(row, size / GIB, shared) if utilization is None else utilization
     if not 0 < share <= 1:
         raise CourseError(f"utilization must be above 0 and at most 1 (got {share:g})")
-    more = shared if shared > 1 or row.of == "start" else 0
-    held = {"runtime": GIB * (row.runtime + row.chip * more)}
+    more = row.chip * (shared if shared > 1 or row.of == "start" else 0)
+    more += row.fabric if shared > 1 and on.links else 0.0
+    held = {"runtime": GIB * (row.runtime + more)}
+    other = 0.0
     if row.of != "start":  # where it is, both are outside the engine's share
         held["activations"] = _in_flight(row, kept, wide, seqs, many * length)
         held["graphs"] = GIB * row.graphs
+        if row.other:
+            swapped = msgspec.structs.replace(row, sampler=row.other)
+            other = held["activations"] - _in_flight(swapped, kept, wide, seqs, many * length)
     beside = {"total": 0.0, "start": held["runtime"], "left": kept.weights + sum(held.values())}
     held["beyond"] = (1 - share) * (size - beside[row.of])
     held = {name: value for name, value in held.items() if value > 0}
-    return Pool(size, kept, held, row, seen, share, many, length, wide, seqs)
+    return Pool(size, kept, held, row, seen, share, many, length, wide, seqs, other)
 
 
 def _in_flight(row: Reserve, kept: Kept, tokens: int, sequences: int, context: int) -> float:
@@ -301,7 +317,7 @@ def _in_flight(row: Reserve, kept: Kept, tokens: int, sequences: int, context: i
         scores = (kept.heads + 1) * context + 4 * kept.width
         return UBATCH * 4.0 * (max(logits, scores) if row.prompts == "masked" else logits)
     sampled = row.sampler * sequences * kept.vocab * 4.0
-    return max(HELD * tokens * kept.flight, sampled) if row.engine else 0.0
+    return max(tokens * kept.flight + kept.once, sampled) if row.engine else 0.0
 
 
 def _share(row: Reserve, gib: float, tp: int) -> float:
@@ -323,28 +339,51 @@ def _kept(
         raise CourseError(f"weights {formats['w']!r} must be left out: the file says their formats")
     if not isinstance(one, Transformer):
         return _traced(meant, on, context, tp, formats)
+    w = formats.get("w")
+    plain = isinstance(w, str) and not {*",=+*"} & {*w} and row.engine not in ("", "llama.cpp")
+    if plain and itemsize(w, "w") < 2:
+        formats = {**formats, "w": w + KEPT}
     fm = of_model(one, on, **formats)
     wide = layout(one, tp, ep)[1]
     weights = weight_bytes(one, fm, tp=tp, ep=wide) if meant.stored is None else meant.stored / tp
+    token, once = _of_experts(one, fm, tp if wide == 1 else 1, on, row)
     # Where pages are full, those of layers with a window hold all tokens, as the others' do.
     windowed = 0 if row.windows == "full" else one.windowed
     return Kept(
-        weights + (_padding(one, fm, tp, on, row) if row.engine == "vllm" else 0.0),
+        weights + (_added(one, fm, tp, on, row) if row.engine == "vllm" else 0.0),
         cache_width(one, tp) * itemsize(fm.kv) if one.kind == "decoder" else 0.0,
         one.layers - windowed,
         windowed,
         one.window,
-        flight=float(activation_bytes(one, 1, fm, tp=tp)),
+        flight=HELD * float(activation_bytes(one, 1, fm, tp=tp)) + token,
+        once=once,
         vocab=one.vocab,
         width=one.width,
         heads=one.heads // tp,
     )
 
 
-def _padding(one: Transformer, fm: Formats, tp: int, on: Accelerator, row: Reserve) -> float:
-    """Byte that kernels for mxfp4 add to experts, whose width they round up to 256, and Marlin to
-    128 a chip's share of their hidden size: 64.4 GiB of gpt-oss-120b in Triton and 66.0 in Marlin,
-    vLLM's issues 33155 and 23278; 13.7 of gpt-oss-20b on an A100.
+def _of_experts(
+    one: Transformer, fm: Formats, tp: int, on: Accelerator, row: Reserve
+) -> tuple[float, float]:
+    """Byte of experts' results: of a token, before they are added up; and however few. DeepGEMM has
+    two buffers as wide as the widest, with each expert's rows padded.
+    """
+    of = one.experts
+    if of is None or row.prompts == "once":
+        return 0.0, 0.0
+    row_of = itemsize(fm.x) * one.width
+    if not (row.deep and "fp8-block" in fm.w and on.links and on.vendor == "NVIDIA"):
+        return of.active * row_of, 0.0
+    wide = 2 * itemsize(fm.x) * max(one.width, 2 * one.ffn // tp)
+    return of.active * wide, of.count * (ROWS - 1) * wide
+
+
+def _added(one: Transformer, fm: Formats, tp: int, on: Accelerator, row: Reserve) -> float:
+    """Byte that a checkpoint does not have. Kernels for mxfp4 round the width of experts up to 256,
+    and Marlin to 128 a chip's share of their hidden size: 64.4 GiB of gpt-oss-120b in Triton and
+    66.0 in Marlin, vLLM's issues 33155 and 23278; 13.7 of gpt-oss-20b on an A100. Of latent
+    attention, what expands keys and values is kept a second time, for decoding.
     """
 
     def rounded(size: int, to: int) -> float:
@@ -352,9 +391,10 @@ def _padding(one: Transformer, fm: Formats, tp: int, on: Accelerator, row: Reser
 
     marlin = row.marlin or "matrix.fp8" not in on.peaks
     more = rounded(one.width, 256) * (rounded(one.ffn // tp, 128) if marlin else 1.0) - 1
-    routed = [each for each in matrices(one, tp=tp) if each.routed and "mxfp4" in fm.w]
-    held = sum(each.parameters * float(size_of(each, fm)) for each in routed)
-    return held * more
+    every = matrices(one, tp=tp)
+    routed = [each for each in every if each.routed and "mxfp4" in fm.w]
+    twice = 2.0 * sum(each.parameters for each in every if each.name.startswith("absorb"))
+    return more * sum(each.parameters * float(size_of(each, fm)) for each in routed) + twice
 
 
 def _traced(meant: Named, on: Accelerator, context: int, tp: int, formats: Any) -> Kept:
@@ -371,7 +411,7 @@ def _traced(meant: Named, on: Accelerator, context: int, tp: int, formats: Any) 
         grows,
         1,
         state=max(float(short.kv) - grows * tokens[1], 0.0),
-        flight=float(long.activations) / tokens[0],
+        flight=HELD * float(long.activations) / tokens[0],
         vocab=int(sizes[0]),
         width=int(sizes[1]),
     )
