@@ -56,7 +56,7 @@ class EnergyUse(msgspec.Struct, frozen=True):
     watts: float
     parts: dict[str, float]
     source: str  # of the constants
-    per: str = "step"  # or "run", of all requests
+    per: str = "step"  # or "run", of all requests, or "token", of those that they put out
 
 
 @cache

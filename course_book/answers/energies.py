@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+import numpy as np
+
 from course_lib import CourseError
 from course_lib.specs import Accelerator
 from course_tools.energy import EnergyUse, of_service
@@ -25,6 +28,15 @@ def of_requests(done: Served, made: Service, on: Accelerator, link: Any) -> Ener
     how = {"tp": made.engine.tensor_parallel_size, "link": link, **fields(made.formats, "w x kv")}
     chips = max(how["tp"], made.engine.ep or 1) * (made.replicas + made.prefill_replicas)
     return known(of_service, done, made.model, on, chips, **how)
+
+
+def per_token(of: EnergyUse | None, done: Served) -> EnergyUse | None:
+    """What a run took, by token that it put out."""
+    if of is None:
+        return None
+    tokens = float(np.sum(done.output))
+    each = {name: getattr(of, name) / tokens for name in ("joules", "low", "high")}
+    return msgspec.structs.replace(of, per="token", **each)
 
 
 def in_words(of: EnergyUse | None) -> str:

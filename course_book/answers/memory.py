@@ -18,8 +18,8 @@ from course_book.text import n, t
 # versions that were seen and of others: tests/course_tools/serve/test_pool.py has them.
 SEEN, UNSEEN = 0.03, 0.10
 # What is in the trial run of an engine that no size of a model tells.
-UNSIZED = "what a vision or audio encoder takes in the engine's trial run is not counted"
-SAMPLER = "the one that logs show most; where the other is installed, the range's far end"
+UNSIZED = "what it takes in the engine's trial run is not counted"
+SAMPLER = "as most logs have it; where the other one is installed, the far end of the range"
 WINDOWS = {
     "full": "pages of all layers hold all tokens",
     "grouped": "pages of layers with a window hold its tokens and a step's, in groups",
@@ -108,12 +108,12 @@ def _assumed(meant: Named, on: Accelerator, one: Pool, asked: dict[str, Any]) ->
         found["engine"] = "none: only what must be kept is counted"
     elif not one.known:
         why = "the nearest seen" if "@" in engine else "the newest seen"
-        found["engine"] = f"constants of {row.engine} {row.since} to {row.until}, {why}"
+        found["engine"] = f"{row.engine} {row.since} to {row.until}, {why}"
     if engine and "utilization" not in asked:
         found["utilization"] = round(one.share, 3)
     if "total" not in asked:
         where = "the driver reports" if engine and on.key in devices() else "the spec table has"
-        found["memory"] = f"{one.total:.0f} B, as {where}"
+        found["memory"] = f"{one.total / 1e9:.2f} GB, as {where}"
     if asked["context"] is None:
         found["context"] = one.context
     if meant.limit and (one.longest_context or 0) > meant.limit:

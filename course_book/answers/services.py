@@ -45,7 +45,8 @@ def served(
             both = [one.percentiles(name) for one in (ends or ())]
             ranges[name] = {share: [of[share] for of in both] for share in both[0]}
     first = ranges.get("ttft", {}).get("p50")
-    found["joules_per_token"] = use and use.joules / float(np.sum(done.output))
+    each = energies.per_token(use, done)
+    found["joules_per_token"] = each and each.joules
     whole = float(np.mean(done.e2e))
     spans = {
         "queue": done.scheduled - done.arrived,
@@ -109,12 +110,13 @@ def planned(
 ) -> Answer:
     """The cheapest layout; `moved` is what inputs do to its price, `use` what one replica takes."""
     best = layouts[0]
+    each = energies.per_token(use, best.outcome)
     found = fields(best, "replicas usd_per_mtoken usd_per_hour") | {"rate_per_replica": best.rate}
-    found["joules_per_token"] = use and use.joules / float(np.sum(best.outcome.output))
+    found["joules_per_token"] = each and each.joules
 
     def say() -> str:
         usd = {"usd": n(best.usd_per_hour), "tokens": n(best.usd_per_mtoken)}
-        return f"{t('say-planned').format(chips=n(best.chips), **usd)}; {energies.in_words(use)}."
+        return f"{t('say-planned').format(chips=n(best.chips), **usd)}; {energies.in_words(each)}."
 
     return Answer(
         question="serve",
@@ -122,7 +124,7 @@ def planned(
         values=found,
         assumed={"formats": dict(formats)},
         sources=(best.outcome.source,) if best.outcome.source else (),
-        energy=use,
+        energy=each,
         more={
             "layout": fields(best, "tp ep replicas chips"),
             "sensitivity": {k: v if math.isfinite(v) else None for k, v in moved.items()},

@@ -7,7 +7,7 @@ import typer
 from course_lib import CourseError, specs
 from course_book import n, t
 from course_book.answers import fits
-from course_book.text import language
+from course_book.text import language, retold
 from course_press.cli.console import AsJson, command, meant, tell, tell_json, tell_next, tell_table
 
 app = typer.Typer()
@@ -58,9 +58,12 @@ def fits_command(
         tell_next(found.next, "then")
         if engine is None and method is None:
             tell(t("fits-only").format(engine="vllm@0.11.1"))
-        said = "; ".join(f"{name} {value}" for name, value in found.assumed.items())
-        if said:
-            tell(t("fits-taken").format(what=said), style="dim")
+        for name, value in found.assumed.items():
+            of = value if isinstance(value, dict) else {"value": value}
+            shown = {
+                key: retold(one) if isinstance(one, str) else n(one) for key, one in of.items()
+            }
+            tell(t("fits-taken").format(what=t(f"fits-taken-{name}").format(**shown)), style="dim")
         for source in found.sources:
             tell(source, style="dim")
     if not found.values["fits"]:
