@@ -25,7 +25,7 @@ from course_lib.workloads import llm
 from course_lib.workloads.precision import FormatOptions, recipe_of
 from course_tools.counting import ask, named
 from course_tools.counting.sources import Named
-from course_tools.files import DATA
+from course_tools.files import DATA, read_rows
 from course_tools.measured.contributed import ABOVE
 
 VERDICTS = ("possible", "cache-only", "impossible")
@@ -474,8 +474,7 @@ def _rows(file: Path) -> list[Any]:
 @cache
 def _columns() -> dict[str, dict[str, str]]:
     """What names of columns mean, and the factor to the unit of a claim."""
-    with (DATA / "claims.csv").open(encoding="utf-8") as file:
-        return {one["name"]: one for one in csv.DictReader(file)}
+    return {one["name"]: one for one in read_rows(DATA / "claims.csv", dict)}
 
 
 def claimed(row: Any, chip: str = "") -> Claimed:

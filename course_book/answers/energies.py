@@ -3,9 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-import numpy as np
-
 from course_lib import CourseError
 from course_lib.specs import Accelerator
 from course_tools.energy import EnergyUse, of_service
@@ -30,18 +27,13 @@ def of_requests(done: Served, made: Service, on: Accelerator, link: Any) -> Ener
     return known(of_service, done, made.model, on, chips, **how)
 
 
-def per_token(of: EnergyUse | None, done: Served) -> EnergyUse | None:
-    """What a run took, by token that it put out."""
-    if of is None:
-        return None
-    tokens = float(np.sum(done.output))
-    each = {name: getattr(of, name) / tokens for name in ("joules", "low", "high")}
-    return msgspec.structs.replace(of, per="token", **each)
-
-
-def in_words(of: EnergyUse | None) -> str:
-    """Joules with their range and a chip's watts, or that nobody knows."""
+def in_words(of: EnergyUse | None, tokens: float = 0.0) -> str:
+    """Joules with their range and a chip's watts, or that nobody knows; by token of so many."""
     if of is None:
         return t("say-no-energy")
-    amounts = {name: n(getattr(of, name), "J") for name in ("joules", "low", "high")}
-    return t(f"say-energy-{of.per}").format(watts=n(of.watts, "W"), **amounts)
+    amounts = {
+        name: n(getattr(of, name) / (tokens or 1), "J") for name in ("joules", "low", "high")
+    }
+    return t(f"say-energy-{'token' if tokens else of.per}").format(
+        watts=n(of.watts, "W"), **amounts
+    )

@@ -12,19 +12,11 @@ from course_tools.counting import named as model_named
 from course_tools.serve import Pool, pool
 from course_tools.serve.memory import devices
 from course_book.answers.record import Answer, Interval, Remedy, Term, fields, in_each_language, top
-from course_book.text import n, t
+from course_book.text import n, t, words
 
 # Shares of the pool around it, or half as much of the memory, where lines of engines' logs lie, of
 # versions that were seen and of others: tests/course_tools/serve/test_pool.py has them.
 SEEN, UNSEEN = 0.03, 0.10
-# What is in the trial run of an engine that no size of a model tells.
-UNSIZED = "what it takes in the engine's trial run is not counted"
-SAMPLER = "as most logs have it; where the other one is installed, the far end of the range"
-WINDOWS = {
-    "full": "pages of all layers hold all tokens",
-    "grouped": "pages of layers with a window hold its tokens and a step's, in groups",
-    "window": "layers with a window hold its tokens",
-}
 
 
 def fits(
@@ -121,16 +113,16 @@ def _assumed(meant: Named, on: Accelerator, one: Pool, asked: dict[str, Any]) ->
     if row.prompts in ("whole", "cut"):
         found["step"] = {"tokens": one.tokens, "sequences": one.sequences}
     if one.other:
-        found["sampler"] = SAMPLER
+        found["sampler"] = words("en")["said-sampler"]
     if engine and _encodes(meant):
-        found["encoder"] = UNSIZED
+        found["encoder"] = words("en")["said-trial-run"]
     if model is None:
         found["cache"] = "grows with every token as over the few hundred that were traced"
         found["remedies"] = "of a trace only a shorter context: a format, or more chips, is another"
     if isinstance(model, Transformer) and model.windowed:
         past = one.kept.layer * (model.layers - model.windowed)
         found["sliding_windows"] = {
-            "taken": WINDOWS[row.windows],
+            "taken": words("en")[f"said-windows-{row.windows}"],
             "all_layers_bytes_per_token": one.kept.token,
             "past_the_window_bytes_per_token": past,
         }

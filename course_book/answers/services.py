@@ -45,8 +45,7 @@ def served(
             both = [one.percentiles(name) for one in (ends or ())]
             ranges[name] = {share: [of[share] for of in both] for share in both[0]}
     first = ranges.get("ttft", {}).get("p50")
-    each = energies.per_token(use, done)
-    found["joules_per_token"] = each and each.joules
+    found["joules_per_token"] = use and use.joules / float(np.sum(done.output))
     whole = float(np.mean(done.e2e))
     spans = {
         "queue": done.scheduled - done.arrived,
@@ -110,13 +109,14 @@ def planned(
 ) -> Answer:
     """The cheapest layout; `moved` is what inputs do to its price, `use` what one replica takes."""
     best = layouts[0]
-    each = energies.per_token(use, best.outcome)
+    tokens = float(np.sum(best.outcome.output))
     found = fields(best, "replicas usd_per_mtoken usd_per_hour") | {"rate_per_replica": best.rate}
-    found["joules_per_token"] = each and each.joules
+    found["joules_per_token"] = use and use.joules / tokens
 
     def say() -> str:
         usd = {"usd": n(best.usd_per_hour), "tokens": n(best.usd_per_mtoken)}
-        return f"{t('say-planned').format(chips=n(best.chips), **usd)}; {energies.in_words(each)}."
+        said = t("say-planned").format(chips=n(best.chips), **usd)
+        return f"{said}; {energies.in_words(use, tokens)}."
 
     return Answer(
         question="serve",
@@ -124,7 +124,7 @@ def planned(
         values=found,
         assumed={"formats": dict(formats)},
         sources=(best.outcome.source,) if best.outcome.source else (),
-        energy=each,
+        energy=use,
         more={
             "layout": fields(best, "tp ep replicas chips"),
             "sensitivity": {k: v if math.isfinite(v) else None for k, v in moved.items()},

@@ -36,9 +36,8 @@ def fits_command(
     """
     if memory is not None and not 0 < memory < 1e9:
         raise CourseError(f"--memory must be a number of GB above 0 (got {memory:g})")
-    how: dict[str, Any] = {"tp": tp, "utilization": utilization}
-    how |= {"tokens": tokens, "sequences": sequences}
-    how |= {"total": None if memory is None else 1e9 * memory, "w": weights, "kv": cache}
+    how: dict[str, Any] = {"tp": tp, "utilization": utilization, "tokens": tokens}
+    how |= {"sequences": sequences, "total": memory and 1e9 * memory, "w": weights, "kv": cache}
     given = {name: value for name, value in how.items() if value is not None}
     on = specs.chip(chip)
     found = fits(meant(model), on, engine, users=users, context=context, method=method, **given)

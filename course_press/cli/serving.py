@@ -117,12 +117,11 @@ def serve_command(
         formats = told_formats(made.formats, one.declared, on)
         joins = _joins(on, link, max(layouts[0].tp, layouts[0].ep))
         use = energies.of_requests(layouts[0].outcome, made, on, joins)
-        planned = services.planned(layouts, moved, limits, formats, use)
         if as_json:
-            tell_json(planned.as_json())
+            tell_json(services.planned(layouts, moved, limits, formats, use).as_json())
         else:
             _show_plan(layouts, moved, formats)
-            tell(energies.in_words(planned.energy))
+            tell(energies.in_words(use, float(layouts[0].outcome.output.sum())))
         return
     with progress("reading the requests") as say:
         if users is not None:
