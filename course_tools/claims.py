@@ -181,9 +181,8 @@ def _declared(what: Named) -> str | None:
 
 
 def _open(claim: Claimed, what: Named) -> bool:
-    """Whether nothing says in which format the weights were: neither the claim nor a file that was
-    named. Of a model of the table others publish files of their own.
-    """
+    """Whether neither the claim nor a file that was named says the format of the weights."""
+    # Of a model of the table others publish files of their own.
     return claim.weights is None and not (what.config and _declared(what))
 
 

@@ -278,8 +278,7 @@ def pool(
         step = kept, wide, seqs, many * length
         held["activations"] = _in_flight(row, *step, row.sampler)
         held["graphs"] = GIB * row.graphs
-        if row.other:
-            other = held["activations"] - _in_flight(row, *step, row.other)
+        other = held["activations"] - _in_flight(row, *step, row.other or row.sampler)
     beside = {"total": 0.0, "start": held["runtime"], "left": kept.weights + sum(held.values())}
     held["beyond"] = (1 - share) * (size - beside[row.of])
     held = {name: value for name, value in held.items() if value > 0}
