@@ -20,6 +20,7 @@ from course_lib.specs.catalog import transformer
 from course_lib.workloads.precision import formats
 from course_lib.workloads.weights import cache_bytes
 from course_tools import energy
+from course_tools.files import read_rows
 from course_book.plot import INK, LINES
 from course_book.plot.figure import GRID, STYLE
 from course_book.plot.labels import MUTED, is_wide
@@ -75,7 +76,7 @@ def numbers() -> Iterator[Block]:
     seen = {"L1": h100.parts["l1_latency"], "L2": h100.parts["cache_latency"], "HBM": h100.latency}
     waits = {name: [name, n(took or 0, "s")] for name, took in seen.items()}
     yield Block("sheet-latencies", [h100.short, t("latency")], waits)
-    read = energy.read_rows(energy.FOLDER / "operations.csv", _Operation)
+    read = read_rows(energy.FOLDER / "operations.csv", _Operation)
     said = {"add": t("energy-add"), "multiply": t("energy-multiply")}
     spent = {
         one.operation: [

@@ -25,7 +25,7 @@ from course_lib.workloads import llm
 from course_lib.workloads.precision import FormatOptions, recipe_of
 from course_tools.counting import ask, named
 from course_tools.counting.sources import Named
-from course_tools.files import DATA
+from course_tools.files import DATA, read_rows
 from course_tools.measured.contributed import ABOVE
 
 VERDICTS = ("possible", "cache-only", "impossible")
@@ -44,6 +44,8 @@ CACHE, PORT = 8, 64
 _MANY = 2**16
 # A kernel's launch alone takes some 2 µs on a GPU; what is quicker was not waited for.
 _LAUNCH = 5e-6
+# A share of the limit below which a rate is likely in another unit.
+_LITTLE = 1e-6
 # What may be claimed: its unit, and whether more of it is faster.
 SPEEDS = load_toml(DATA / "claims.toml", dict[str, tuple[str, bool]])
 Amount = float | None
@@ -161,32 +163,37 @@ def _judged(claim: Claimed, speed: str, on: Any) -> Judgment:
     if isinstance(what.model, Transformer) and claim.context:
         what = replace(what, model=what.model.extended(claim.context))  # as others serve it
     every: list[Judgment] = []
-    for name in _formats(claim, what.model, on):
+    for name in _formats(claim, what, on):
         every.append(_of_model(claim, speed, on, what, name, _fastest(claim, name, on)))
         if every[-1].verdict != "impossible" and not isinstance(what.model, Transformer):
             break  # a trace takes seconds
     passing = [one for one in every if one.verdict != "impossible"]
     # Where nothing says which, the widest format that passes; else the narrowest, which refuses
     # least.
-    chosen = next(iter(passing), every[-1]) if _open(claim, what.model) else every[0]
+    chosen = next(iter(passing), every[-1]) if _open(claim, what) else every[0]
     return replace(chosen, formats=tuple(one.format for one in passing))
 
 
-def _open(claim: Claimed, model: Any) -> bool:
-    """Whether nothing says in which format the weights were."""
-    declared = getattr(model, "declared", None)
-    quantized = declared is not None and declared.by == "quantization_config"
-    return claim.weights is None and not quantized
+def _declared(what: Named) -> str | None:
+    """The format of the weights that a model's file declares."""
+    declared = getattr(what.model, "declared", None)
+    return declared.w if declared and declared.by == "quantization_config" else None
 
 
-def _formats(claim: Claimed, model: Any, on: Accelerator) -> list[str]:
+def _open(claim: Claimed, what: Named) -> bool:
+    """Whether neither the claim nor a file that was named says the format of the weights."""
+    # Of a model of the table others publish files of their own.
+    return claim.weights is None and not (what.config and _declared(what))
+
+
+def _formats(claim: Claimed, what: Named, on: Accelerator) -> list[str]:
     """Formats of the weights to try: the one said or assumed, and the narrower ones to 4 bits."""
     wide = "fp16" if "matrix.fp16" in on.peaks and "matrix.bf16" not in on.peaks else "bf16"
-    ladder = [wide, "fp8", "int4"]
-    if _open(claim, model):
+    ladder, given = [wide, "fp8", "int4"], claim.weights or _declared(what)
+    if given is None:
         return ladder
-    given = claim.weights or model.declared.w
-    return [given, *(one for one in ladder if BITS[one] < _narrowest(given))]
+    least = 16 if _open(claim, what) else _narrowest(given)
+    return [given, *(one for one in ladder if BITS[one] < least)]
 
 
 def _narrowest(weights: str) -> int:
@@ -236,7 +243,7 @@ def _of_model(
             least = max(1.0, top.factor) * (1 + 1e-12)
             batch = 1 + bisect_left(range(1, batch + 1), True, key=lambda b: at(b).factor <= least)
     assumed: dict[str, Any] = {} if said else {"batch": batch}
-    assumed |= {"weights": name} if _open(claim, what.model) else {}
+    assumed |= {"weights": name} if _open(claim, what) else {}
     found = replace(at(batch), format=name, batch=batch, assumed=assumed, model=what.name)
     return replace(found, explanations=_explained(claim, found))
 
@@ -325,6 +332,8 @@ def _explained(claim: Claimed, found: Judgment) -> dict[str, float]:
             more["above"] = found.factor - 1
         if "batch" in found.assumed and (found.batch or 1) > 1:
             more["batch"] = float(found.batch or 1)
+        if found.factor < _LITTLE and found.speed in ("flops", "bytes_per_second"):
+            more["unit"] = 1.0
         return more
     if found.speed in ("tokens_per_second", "ms_per_token") and found.term == "memory":
         more["speculation"] = claim.tokens_per_pass * found.factor
@@ -358,6 +367,7 @@ def _of_rate(claim: Claimed, speed: str, on: Any) -> Judgment:
         found = _decided(claim, speed, card, Floor(1.0, compute=value / ratio))
         found = replace(found, chip="" if on is None else on.key)
         more = {"other-peak": value} if found.verdict == "impossible" else {}
+        more |= {"percent": value / 100} if 5 < value <= 100 else {}
     elif speed == "bytes_per_second":
         took = 1.0 if claim.bytes is None else claim.bytes * many / value
         found = _decided(claim, speed, on, Floor(took, memory=value / many * took / on.bandwidth))
@@ -463,8 +473,7 @@ def _rows(file: Path) -> list[Any]:
 @cache
 def _columns() -> dict[str, dict[str, str]]:
     """What names of columns mean, and the factor to the unit of a claim."""
-    with (DATA / "claims.csv").open(encoding="utf-8") as file:
-        return {one["name"]: one for one in csv.DictReader(file)}
+    return {one["name"]: one for one in read_rows(DATA / "claims.csv", dict)}
 
 
 def claimed(row: Any, chip: str = "") -> Claimed:

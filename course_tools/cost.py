@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from course_lib.core.checks import CourseError, known, nonnegative, positive, single
-from course_tools.energy import FOLDER, at_the_meter, read_rows
+from course_tools.energy import FOLDER, at_the_meter
+from course_tools.files import read_rows
 
 YEAR = 8760.0  # h
 MONTH = YEAR / 12

@@ -1,8 +1,6 @@
 """What work takes beside seconds: watts of a chip by what it does, joules, and grams of CO2e."""
 
-import csv
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator
 from course_lib.workloads import llm
 from course_tools import calibrate
-from course_tools.files import DATA
+from course_tools.files import DATA, read_rows
 from course_tools.serve import Served
 from course_tools.train import TrainingStep
 
@@ -57,18 +55,6 @@ class EnergyUse(msgspec.Struct, frozen=True):
     parts: dict[str, float]
     source: str  # of the constants
     per: str = "step"  # or "run", of all requests
-
-
-@cache
-def read_rows(path: Path | str, kind: Any) -> tuple[Any, ...]:
-    """The rows of a CSV file as records, read once; a `CourseError` where one does not fit."""
-    try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
-            every = csv.DictReader(file)
-            return tuple(msgspec.convert(row, kind, strict=False) for row in every)
-    except (OSError, msgspec.ValidationError) as error:
-        said = f"path must be a table of {kind.__name__} (got {path})"
-        raise CourseError(f"{said}: {error}") from None
 
 
 def constants(chip: Accelerator | str) -> PowerConstants:

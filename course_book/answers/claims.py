@@ -9,7 +9,7 @@ from course_book.text import n, t
 
 # What each explanation changes of what was asked, by the names of options; of others it is a hint.
 _OPTIONS = {"batch": "batch", "speculation": "tokens_per_pass", "chips": "chips"}
-_SHARES = ("prefix-cache", "above")
+_SHARES = ("prefix-cache", "above", "percent")
 
 
 def verified(found: Judgment) -> Answer:

@@ -27,9 +27,13 @@ def of_requests(done: Served, made: Service, on: Accelerator, link: Any) -> Ener
     return known(of_service, done, made.model, on, chips, **how)
 
 
-def in_words(of: EnergyUse | None) -> str:
-    """Joules with their range and a chip's watts, or that nobody knows."""
+def in_words(of: EnergyUse | None, tokens: float = 0.0) -> str:
+    """Joules with their range and a chip's watts, or that nobody knows; by token of so many."""
     if of is None:
         return t("say-no-energy")
-    amounts = {name: n(getattr(of, name), "J") for name in ("joules", "low", "high")}
-    return t(f"say-energy-{of.per}").format(watts=n(of.watts, "W"), **amounts)
+    amounts = {
+        name: n(getattr(of, name) / (tokens or 1), "J") for name in ("joules", "low", "high")
+    }
+    return t(f"say-energy-{'token' if tokens else of.per}").format(
+        watts=n(of.watts, "W"), **amounts
+    )

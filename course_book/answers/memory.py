@@ -12,18 +12,11 @@ from course_tools.counting import named as model_named
 from course_tools.serve import Pool, pool
 from course_tools.serve.memory import devices
 from course_book.answers.record import Answer, Interval, Remedy, Term, fields, in_each_language, top
-from course_book.text import n, t
+from course_book.text import n, t, words
 
 # Shares of the pool around it, or half as much of the memory, where lines of engines' logs lie, of
 # versions that were seen and of others: tests/course_tools/serve/test_pool.py has them.
 SEEN, UNSEEN = 0.03, 0.10
-# github.com/vllm-project/vllm issue 21348: Qwen3-235B-A22B in fp8 over four H100.
-EXPERTS = "workspaces for experts that chips share are not counted: one log has 1.6 GiB less room"
-WINDOWS = {
-    "full": "pages of all layers hold all tokens",
-    "grouped": "pages of layers with a window hold its tokens and a step's, in groups",
-    "window": "layers with a window hold its tokens",
-}
 
 
 def fits(
@@ -65,9 +58,10 @@ def fits(
         return " ".join(t(key).format(**sizes()) for key in keys)
 
     more = {"pool_bytes": one.bytes, "pool_tokens": one.pool_tokens if engine else None}
-    spread = SEEN if one.known and not _undercounted(meant, one, how) else UNSEEN
+    spread = SEEN if one.known and not _encodes(meant) else UNSEEN
     margin = spread * max(one.bytes, one.total / 2)
-    seen = Interval(max(one.bytes - margin, 0.0), one.bytes + margin, "B", row.source)
+    low, high = sorted((one.bytes, one.bytes + one.other))
+    seen = Interval(max(low - margin, 0.0), high + margin, "B", row.source)
     return _answer(
         {"weights": kept.weights, "kv-cache": one.cache, **one.reserved, "left": one.left},
         {
@@ -106,36 +100,39 @@ def _assumed(meant: Named, on: Accelerator, one: Pool, asked: dict[str, Any]) ->
         found["engine"] = "none: only what must be kept is counted"
     elif not one.known:
         why = "the nearest seen" if "@" in engine else "the newest seen"
-        found["engine"] = f"constants of {row.engine} {row.since} to {row.until}, {why}"
+        found["engine"] = f"{row.engine} {row.since} to {row.until}, {why}"
     if engine and "utilization" not in asked:
         found["utilization"] = round(one.share, 3)
     if "total" not in asked:
         where = "the driver reports" if engine and on.key in devices() else "the spec table has"
-        found["memory"] = f"{one.total:.0f} B, as {where}"
+        found["memory"] = f"{one.total / 1e9:.2f} GB, as {where}"
     if asked["context"] is None:
         found["context"] = one.context
     if meant.limit and (one.longest_context or 0) > meant.limit:
         found["model_limit"] = meant.limit
     if row.prompts in ("whole", "cut"):
         found["step"] = {"tokens": one.tokens, "sequences": one.sequences}
-    if _undercounted(meant, one, asked):
-        found["experts"] = EXPERTS
+    if one.other:
+        found["sampler"] = words("en")["said-sampler"]
+    if engine and _encodes(meant):
+        found["encoder"] = words("en")["said-trial-run"]
     if model is None:
         found["cache"] = "grows with every token as over the few hundred that were traced"
         found["remedies"] = "of a trace only a shorter context: a format, or more chips, is another"
     if isinstance(model, Transformer) and model.windowed:
         past = one.kept.layer * (model.layers - model.windowed)
         found["sliding_windows"] = {
-            "taken": WINDOWS[row.windows],
+            "taken": words("en")[f"said-windows-{row.windows}"],
             "all_layers_bytes_per_token": one.kept.token,
             "past_the_window_bytes_per_token": past,
         }
     return found
 
 
-def _undercounted(meant: Named, one: Pool, how: dict[str, Any]) -> bool:
-    """Whether experts are shared by chips: workspaces for them are in no line that was fitted."""
-    return bool(one.row.engine and getattr(meant.model, "experts", None) and how.get("tp", 1) > 1)
+def _encodes(meant: Named) -> bool:
+    """Whether a part of a model sees or hears: an engine tries it with the largest image."""
+    said = {*(meant.config or {}), *getattr(meant.model, "other", ())}
+    return any(word in name for name in said for word in ("vision", "audio"))
 
 
 def _remedies(

@@ -109,12 +109,14 @@ def planned(
 ) -> Answer:
     """The cheapest layout; `moved` is what inputs do to its price, `use` what one replica takes."""
     best = layouts[0]
+    tokens = float(np.sum(best.outcome.output))
     found = fields(best, "replicas usd_per_mtoken usd_per_hour") | {"rate_per_replica": best.rate}
-    found["joules_per_token"] = use and use.joules / float(np.sum(best.outcome.output))
+    found["joules_per_token"] = use and use.joules / tokens
 
     def say() -> str:
         usd = {"usd": n(best.usd_per_hour), "tokens": n(best.usd_per_mtoken)}
-        return f"{t('say-planned').format(chips=n(best.chips), **usd)}; {energies.in_words(use)}."
+        said = t("say-planned").format(chips=n(best.chips), **usd)
+        return f"{said}; {energies.in_words(use, tokens)}."
 
     return Answer(
         question="serve",

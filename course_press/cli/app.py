@@ -7,7 +7,7 @@ import signal
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from typer import Option
@@ -27,7 +27,6 @@ makers = typer.Typer()
 UsageError: Any = typer.BadParameter.__base__  # of what the shell's parser refuses
 # Commands that show the data as it is written: their numbers are English, too.
 IN_ENGLISH = ("chips", "chip", "compare", "models", "calibrate")
-PRESS = ("nbclient", "ipykernel", "pypandoc-binary", "jinja2")
 
 
 def _version(wanted: bool) -> None:
@@ -90,28 +89,24 @@ def doctor() -> None:
 
     Example: `course doctor`
     """
+    from course_press.cli.console import SAID
     from course_press.exports import book as export  # what prints takes long to import
     from course_press.pages import quarto
     from course_press.pages.pandoc import pandoc_version
 
-    pandoc = None
+    found = {"quarto": quarto.executable(), "bwrap": shutil.which("bwrap"), "pandoc": None}
+    found["chromium"], get = export.chromium(), {"chromium": export.GET_CHROMIUM}
     with contextlib.suppress(MissingError):
-        pandoc = pandoc_version()
-    packages = dict.fromkeys(("numpy", "msgspec"), "course_lib")
-    packages |= dict.fromkeys(PRESS, "the embedded engine") | {"matplotlib": "course_book"}
-    needs = [
-        *(Need(name, _installed(name), of, "run make book", True) for name, of in packages.items()),
-        Need("pandoc", pandoc, "the embedded engine", "run make clean book", True),
-        Need("quarto", quarto.executable(), "the Quarto engine", quarto.GET),
-        Need("playwright", _installed("playwright"), "browser tests", "run make test"),
-        Need("bwrap", shutil.which("bwrap"), "grading a class", "apt install bubblewrap"),
-        Need("chromium", export.chromium(), "PDF, browser tests", export.GET_CHROMIUM),
-    ]
-    rows = [("Python", platform.python_version(), "everything")]
-    rows += [(one.what, one.found or f"not found: {one.get}", one.purpose) for one in needs]
-    styles = [None, *(None if one.found else "yellow" for one in needs)]
+        found["pandoc"] = pandoc_version()
+    rows, lacking = [("Python", platform.python_version(), "everything")], set[str]()
+    for what, purpose, how in SAID["doctor"]["needs"]:
+        has = found[what] if what in found else _installed(what)
+        lacking |= {what} if not has else set()
+        why = get.get(what, how) or quarto.GET
+        rows.append((what, has or f"not found: {why}", purpose))
+    styles = ["yellow" if what in lacking else None for what, *_ in rows]
     tell_table(("what", "found", "for"), rows, styles=styles)
-    tell(f"Engine that course build takes: {'Quarto' if quarto.executable() else 'embedded'}")
+    tell(f"Engine that course build takes: {'Quarto' if found['quarto'] else 'embedded'}")
     with contextlib.suppress(CourseError):  # doctor runs outside the book's folder too
         book = configured(Path.cwd(), languages(Path.cwd())[0])
         if not published(book):
@@ -120,18 +115,8 @@ def doctor() -> None:
                 f"notebooks lead nowhere but to the book's folder until you set your address"
             )
             tell(said, style="yellow")
-    if any(need.needed and not need.found for need in needs):
+    if lacking & {*SAID["doctor"]["needed"]}:
         raise typer.Exit(3)
-
-
-class Need(NamedTuple):
-    """Something that `doctor` looks for."""
-
-    what: str
-    found: str | None
-    purpose: str
-    get: str
-    needed: bool = False
 
 
 def _installed(package: str) -> str | None:

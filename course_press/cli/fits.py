@@ -7,7 +7,7 @@ import typer
 from course_lib import CourseError, specs
 from course_book import n, t
 from course_book.answers import fits
-from course_book.text import language
+from course_book.text import language, retold
 from course_press.cli.console import AsJson, command, meant, tell, tell_json, tell_next, tell_table
 
 app = typer.Typer()
@@ -36,9 +36,8 @@ def fits_command(
     """
     if memory is not None and not 0 < memory < 1e9:
         raise CourseError(f"--memory must be a number of GB above 0 (got {memory:g})")
-    how: dict[str, Any] = {"tp": tp, "utilization": utilization}
-    how |= {"tokens": tokens, "sequences": sequences}
-    how |= {"total": None if memory is None else 1e9 * memory, "w": weights, "kv": cache}
+    how: dict[str, Any] = {"tp": tp, "utilization": utilization, "tokens": tokens}
+    how |= {"sequences": sequences, "total": memory and 1e9 * memory, "w": weights, "kv": cache}
     given = {name: value for name, value in how.items() if value is not None}
     on = specs.chip(chip)
     found = fits(meant(model), on, engine, users=users, context=context, method=method, **given)
@@ -58,9 +57,12 @@ def fits_command(
         tell_next(found.next, "then")
         if engine is None and method is None:
             tell(t("fits-only").format(engine="vllm@0.11.1"))
-        said = "; ".join(f"{name} {value}" for name, value in found.assumed.items())
-        if said:
-            tell(t("fits-taken").format(what=said), style="dim")
+        for name, value in found.assumed.items():
+            of = value if isinstance(value, dict) else {"value": value}
+            shown = {
+                key: retold(one) if isinstance(one, str) else n(one) for key, one in of.items()
+            }
+            tell(t("fits-taken").format(what=t(f"fits-taken-{name}").format(**shown)), style="dim")
         for source in found.sources:
             tell(source, style="dim")
     if not found.values["fits"]:

@@ -102,18 +102,9 @@ def lab_cloud(
     root = Path.cwd()
     how: dict[str, Any] = {"gpu": gpu, "cloud": cloud, "usd_per_hour": usd_per_hour}
     made = rented.plan(root, number, budget=budget, max_cost=max_cost, **how)
-    price, minutes = made.price, f"{made.minutes:.0f} min"
-    rate = f"{price.usd_per_hour:g} USD an hour ({price.provider}, {price.date})"
     tell(rented.shown(made))
-    tell(f"about {made.usd:.2f} USD: {minutes} at {rate}")
-    tell(
-        f"SkyPilot rents no machine above {made.ceiling:g} USD an hour, and nothing runs on it "
-        f"for more than {minutes}"
-    )
-    tell(
-        f"SkyPilot copies your key to the rented machine ({made.key}), where its owner could "
-        f"read it, so give the key a spending limit, and replace it afterward"
-    )
+    for note in console.SAID["lab_cloud"]["notes"]:
+        tell(note.format(made=made))
     if dry_run:
         return
     began = time.monotonic()
@@ -121,7 +112,7 @@ def lab_cloud(
         tell(f"results in {rented.launch(root, number, made)}")
     finally:
         took = (time.monotonic() - began) / 60
-        tell(f"bill: about {took / 60 * price.usd_per_hour:.2f} USD for {took:.0f} min")
+        tell(f"bill: about {took / 60 * made.price.usd_per_hour:.2f} USD for {took:.0f} min")
 
 
 @command(lab, "merge")

@@ -121,7 +121,7 @@ def serve_command(
             tell_json(services.planned(layouts, moved, limits, formats, use).as_json())
         else:
             _show_plan(layouts, moved, formats)
-            tell(energies.in_words(use))
+            tell(energies.in_words(use, float(layouts[0].outcome.output.sum())))
         return
     with progress("reading the requests") as say:
         if users is not None:

@@ -16,16 +16,7 @@ from course_lib.workloads import block, llm
 from course_lib.workloads.llm import Crossover, MemoryFit
 from course_lib.workloads.precision import FormatOptions, Formats, of_model, recipe_of
 from course_lib.workloads.weights import cache_bytes
-from course_tools.counting import building, diffusion, passes, quantization
-from course_tools.counting.estimates import (
-    active,
-    estimate,
-    first_batch,
-    footprint,
-    matrix_formats,
-    parameter_formats,
-    with_formats,
-)
+from course_tools.counting import building, diffusion, estimates, passes, quantization
 from course_tools.counting.rewriting import least
 from course_tools.counting.sources import Named
 
@@ -297,37 +288,40 @@ def _traced(
     said: dict[str, Any] | None,
 ) -> Costs:
     built, ran, context = _run(named, batch, asked)
-    own = matrix_formats(built, ran.prompt, fm, chip, said)
-    codes = with_formats(ran.prompt, own), ran.step and with_formats(ran.step, own)
+    own = estimates.matrix_formats(built, ran.prompt, fm, chip, said)
+    codes = (
+        estimates.with_formats(ran.prompt, own),
+        ran.step and estimates.with_formats(ran.step, own),
+    )
     prompt, after = least(codes[0]), codes[1] and least(codes[1])
     headline = "decode" if after is not None and not prefill else "prefill"
     trace, code = (prompt, codes[0]) if after is None or prefill else (after, codes[1])
     assert code is not None
-    step, plain = (estimate(trace, chip, fm, fused=fused) for fused in (True, False))
-    fit = footprint(built, trace, ran.cache, chip, fm, batch, own)
+    step, plain = (estimates.estimate(trace, chip, fm, fused=fused) for fused in (True, False))
+    fit = estimates.footprint(built, trace, ran.cache, chip, fm, batch, own)
     step = replace(step, room=lambda: fit.fits)
     missing: dict[str, str] = {}
     decode = crossover = None
     if after is None:
         missing = {"decode": ran.why, "crossover": ran.why}
     else:
-        decode = step if trace is after else estimate(after, chip, fm)
-        crossover = first_batch(after, chip, fm, batch, float(fit.max_batch))
+        decode = step if trace is after else estimates.estimate(after, chip, fm)
+        crossover = estimates.first_batch(after, chip, fm, batch, float(fit.max_batch))
     return Costs(
         name=named.name,
         architecture=built.name,
         traced=True,
         parameters=built.parameters,
-        active=active(built, ran.prompt),
+        active=estimates.active(built, ran.prompt),
         step=step,
-        as_written=replace(estimate(code, chip, fm), least=step.least),
+        as_written=replace(estimates.estimate(code, chip, fm), least=step.least),
         headline=headline,
         decode=decode,
-        prefill=step if trace is prompt else estimate(prompt, chip, fm),
+        prefill=step if trace is prompt else estimates.estimate(prompt, chip, fm),
         fit=fit,
         formats=fm
         if said is None
-        else replace(fm, w=",".join(parameter_formats(built, own, fm.x))),
+        else replace(fm, w=",".join(estimates.parameter_formats(built, own, fm.x))),
         batch=batch,
         context=context,
         crossover=crossover,

@@ -1,6 +1,5 @@
 """What a reader may mean by a model: a key of the table, a config.json, or a function."""
 
-import csv
 import json
 import re
 from collections.abc import Mapping
@@ -18,8 +17,8 @@ from course_tools.counting.building import limit_of
 from course_tools.counting.headers import SUFFIXES, stored
 from course_tools.counting.huggingface import is_known, size_names, sizes
 from course_tools.counting.quantization import CALLED
+from course_tools.files import DATA, read_rows
 
-DATA = Path(__file__).parents[1] / "data"
 _SAID = CALLED["said"]
 
 
@@ -76,9 +75,7 @@ def configurations() -> Mapping[str, Configuration]:
     >>> configurations()["whisper-large-v3"].parameters
     1543490560
     """
-    with (DATA / "configs.csv").open(encoding="utf-8", newline="") as file:
-        rows = msgspec.convert(list(csv.DictReader(file)), list[Configuration], strict=False)
-    return {one.key: one for one in rows}
+    return {one.key: one for one in read_rows(DATA / "configs.csv", Configuration)}
 
 
 def configured(key: str) -> Named:

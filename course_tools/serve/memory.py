@@ -2,7 +2,6 @@
 for the cache of how many sequences.
 """
 
-import csv
 import json
 import re
 from bisect import bisect_left
@@ -18,17 +17,11 @@ from course_lib.core.checks import CourseError, count, known, positive, single
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator
+from course_lib.workloads import weights as sizes
 from course_lib.workloads.precision import FormatOptions, Formats, of_model
-from course_lib.workloads.weights import (
-    activation_bytes,
-    cache_width,
-    layout,
-    matrices,
-    size_of,
-    weight_bytes,
-)
 from course_tools.counting import Named, ask
 from course_tools.counting import named as model_named
+from course_tools.files import read_rows
 from course_tools.serve.settings import FOLDER, engine
 
 GIB = 2.0**30
@@ -36,21 +29,15 @@ ALIASES = {"ollama": "llama.cpp", "tensorrt-llm": "trtllm"}
 # What a forward pass holds of a token at once, over `activation_bytes`: a layer's input, residual
 # and output; gate, up and their product. As in vLLM's issue 10517, to a hundredth.
 HELD = 1.5
+# DeepGEMM pads what an expert gets to this many rows: vLLM's deep_gemm_moe.py.
+ROWS = 128
+# What engines leave as it was where weights are made narrower.
+KEPT = ",router=bf16,head=bf16"
 # Tokens from which on a cache without windows is taken to grow evenly.
 TRACED = 128
 UBATCH = 512  # llama.cpp's tokens of a pass, n_ubatch
 # Tokens up to which vLLM's first engine takes prompts whole; then so many at once.
 WHOLE, CUT = 32_768, 2_048
-# SGLang's server_args.py: the share by tp until 0.4; tokens of a chunk, and sequences of the
-# largest graph below and from tp 4, by GiB of the card from 0.5 on.
-SHARES = ((1, 0.88), (2, 0.87), (4, 0.85), (8, 0.81), (2**20, 0.79))
-CHUNKS = (
-    (160, 16_384, 512, 512),
-    (90, 8_192, 512, 512),
-    (60, 8_192, 256, 512),
-    (35, 4_096, 32, 160),
-    (0, 2_048, 24, 80),
-)
 
 
 class Reserve(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +51,15 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True):
     # one: the total, what is free at the start, or what is left beside the weights.
     share: str = "1"
     of: str = "total"
-    # runtime, chip: context and workspaces; and as much more for each of several chips, or of all
-    # where the share is of what is free at the start
+    # runtime, chip, fabric: context and workspaces; as much more for each of several chips, or of
+    # all where the share is of what is free at the start; and once where links join several
     runtime: float = 0.0
     chip: float = 0.0
-    sampler: float = 0.0  # copies of the logits of a step's sequences, in single precision
+    fabric: float = 0.0
+    # sampler, other: copies of the logits of a step's sequences, in single precision; and of the
+    # other sampler, where what is installed decides
+    sampler: float = 0.0
+    other: float = 0.0
     graphs: float = 0.0  # what captured graphs are estimated at
     sequences: int = 0  # most of a step; 0 where it goes by the card
     # Pages of layers with a window: full, grouped, or of the window alone.
@@ -77,6 +68,7 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True):
     prompts: str = "once"
     block: int = 1  # tokens of a page
     marlin: bool = False  # whether Marlin multiplies mxfp4 on chips that could do without
+    deep: bool = False  # whether DeepGEMM multiplies experts of fp8 in blocks
     source: str = ""
 
 
@@ -93,6 +85,7 @@ class Kept:
     window: int = 0
     state: float = 0.0
     flight: float = 0.0
+    once: float = 0.0  # in flight beside the tokens
     vocab: int = 0
     width: int = 0
     heads: int = 0
@@ -119,6 +112,7 @@ class Pool:
     # tokens, sequences: most of a step
     tokens: int
     sequences: int
+    other: float = 0.0  # byte that the other sampler would leave more
 
     @property
     def bytes(self) -> float:
@@ -194,21 +188,15 @@ class Pool:
         return bisect_left(tokens, True, key=lambda n: self.users * self.sequence(n) > self.bytes)
 
 
-def _rows(name: str) -> list[dict[str, str]]:
-    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@cache
 def reserves() -> tuple[Reserve, ...]:
     """The constants of engines, oldest versions first."""
-    return tuple(msgspec.convert(_rows("reserved.csv"), list[Reserve], strict=False))
+    return read_rows(FOLDER / "reserved.csv", Reserve)
 
 
 @cache
 def devices() -> dict[str, float]:
     """Byte that drivers report, by the key of a chip."""
-    return {row["chip"]: GIB * float(row["gib"]) for row in _rows("devices.csv")}
+    return {row["chip"]: GIB * float(row["gib"]) for row in read_rows(FOLDER / "devices.csv", dict)}
 
 
 def reserve(named: str) -> tuple[Reserve, bool]:
@@ -282,36 +270,43 @@ def pool(
     share = _share(row, size / GIB, shared) if utilization is None else utilization
     if not 0 < share <= 1:
         raise CourseError(f"utilization must be above 0 and at most 1 (got {share:g})")
-    more = shared if shared > 1 or row.of == "start" else 0
-    held = {"runtime": GIB * (row.runtime + row.chip * more)}
+    more = row.chip * (shared if shared > 1 or row.of == "start" else 0)
+    more += row.fabric if shared > 1 and on.links else 0.0
+    held = {"runtime": GIB * (row.runtime + more)}
+    other = 0.0
     if row.of != "start":  # where it is, both are outside the engine's share
-        held["activations"] = _in_flight(row, kept, wide, seqs, many * length)
+        step = kept, wide, seqs, many * length
+        held["activations"] = _in_flight(row, *step, row.sampler)
         held["graphs"] = GIB * row.graphs
+        other = held["activations"] - _in_flight(row, *step, row.other or row.sampler)
     beside = {"total": 0.0, "start": held["runtime"], "left": kept.weights + sum(held.values())}
     held["beyond"] = (1 - share) * (size - beside[row.of])
     held = {name: value for name, value in held.items() if value > 0}
-    return Pool(size, kept, held, row, seen, share, many, length, wide, seqs)
+    return Pool(size, kept, held, row, seen, share, many, length, wide, seqs, other)
 
 
-def _in_flight(row: Reserve, kept: Kept, tokens: int, sequences: int, context: int) -> float:
+def _in_flight(row: Reserve, of: Kept, tokens: int, seqs: int, context: int, copies: Any) -> float:
     """What a trial run holds at once; or llama.cpp's compute buffer, of all slots' context."""
     if row.prompts in ("flash", "masked"):
-        logits = kept.vocab + kept.width
+        logits = of.vocab + of.width
         # Scores of all heads, the mask, and four inputs of a layer, in single precision.
-        scores = (kept.heads + 1) * context + 4 * kept.width
+        scores = (of.heads + 1) * context + 4 * of.width
         return UBATCH * 4.0 * (max(logits, scores) if row.prompts == "masked" else logits)
-    sampled = row.sampler * sequences * kept.vocab * 4.0
-    return max(HELD * tokens * kept.flight, sampled) if row.engine else 0.0
+    sampled = copies * seqs * of.vocab * 4.0
+    return max(tokens * of.flight + of.once, sampled) if row.engine else 0.0
 
 
 def _share(row: Reserve, gib: float, tp: int) -> float:
     """An engine's default share."""
-    if row.share == "tp":
-        return next(one for most, one in SHARES if tp <= most)
-    if row.share == "card":
-        _, chunk, *graphs = next(rule for rule in CHUNKS if gib >= rule[0])
-        return 1 - (512 + 1.5 * chunk + 2 * graphs[tp >= 4] + 128 * tp) / 1024 / gib
-    return float(row.share)
+    # SGLang's server_args.py: by tp until 0.4; by GiB of the card from 0.5 on, with the tokens of a
+    # chunk, and sequences of the largest graph below and from tp 4.
+    of = {"tp": tp, "card": gib}
+    if row.share not in of:
+        return float(row.share)
+    rules = read_rows(FOLDER / f"share-{row.share}.csv", dict[str, float])
+    one = next(rule for rule in rules if rule["least"] <= of[row.share])
+    held = 512 + 1.5 * one["chunk"] + 2 * one["many" if tp >= 4 else "few"] + 128 * tp
+    return float(one["share"] or 1 - held / 1024 / gib)
 
 
 def _kept(
@@ -323,38 +318,60 @@ def _kept(
         raise CourseError(f"weights {formats['w']!r} must be left out: the file says their formats")
     if not isinstance(one, Transformer):
         return _traced(meant, on, context, tp, formats)
+    w = formats.get("w")
+    plain = isinstance(w, str) and not {*",=+*"} & {*w} and row.engine not in ("", "llama.cpp")
+    if plain and itemsize(w, "w") < 2:
+        formats = {**formats, "w": w + KEPT}
     fm = of_model(one, on, **formats)
-    wide = layout(one, tp, ep)[1]
-    weights = weight_bytes(one, fm, tp=tp, ep=wide) if meant.stored is None else meant.stored / tp
+    wide = sizes.layout(one, tp, ep)[1]
+    weights = (
+        sizes.weight_bytes(one, fm, tp=tp, ep=wide) if meant.stored is None else meant.stored / tp
+    )
+    token, once = _of_experts(one, fm, tp if wide == 1 else 1, on, row)
     # Where pages are full, those of layers with a window hold all tokens, as the others' do.
     windowed = 0 if row.windows == "full" else one.windowed
     return Kept(
-        weights + (_padding(one, fm, tp, on, row) if row.engine == "vllm" else 0.0),
-        cache_width(one, tp) * itemsize(fm.kv) if one.kind == "decoder" else 0.0,
+        weights + (_added(one, fm, tp, on, row) if row.engine == "vllm" else 0.0),
+        sizes.cache_width(one, tp) * itemsize(fm.kv) if one.kind == "decoder" else 0.0,
         one.layers - windowed,
         windowed,
         one.window,
-        flight=float(activation_bytes(one, 1, fm, tp=tp)),
+        flight=HELD * float(sizes.activation_bytes(one, 1, fm, tp=tp)) + token,
+        once=once,
         vocab=one.vocab,
         width=one.width,
         heads=one.heads // tp,
     )
 
 
-def _padding(one: Transformer, fm: Formats, tp: int, on: Accelerator, row: Reserve) -> float:
-    """Byte that kernels for mxfp4 add to experts, whose width they round up to 256, and Marlin to
-    128 a chip's share of their hidden size: 64.4 GiB of gpt-oss-120b in Triton and 66.0 in Marlin,
-    vLLM's issues 33155 and 23278; 13.7 of gpt-oss-20b on an A100.
-    """
+def _of_experts(one: Transformer, fm: Formats, tp: int, on: Accelerator, row: Reserve) -> Any:
+    """Byte of experts' results: of a token, before they are added up; and however few."""
+    of = one.experts
+    if of is None or row.prompts == "once":
+        return 0.0, 0.0
+    if not (row.deep and "fp8-block" in fm.w and on.links and on.vendor == "NVIDIA"):
+        return of.active * itemsize(fm.x) * one.width, 0.0
+    # DeepGEMM has two buffers as wide as the widest, with each expert's rows padded.
+    wide = 2 * itemsize(fm.x) * max(one.width, 2 * one.ffn // tp)
+    return of.active * wide, of.count * (ROWS - 1) * wide
+
+
+def _added(one: Transformer, fm: Formats, tp: int, on: Accelerator, row: Reserve) -> float:
+    """Byte that a checkpoint does not have: of padding, and what is kept twice."""
+    # Kernels for mxfp4 round the width of experts up to 256, and Marlin to 128 a chip's share of
+    # their hidden size: 64.4 GiB of gpt-oss-120b in Triton and 66.0 in Marlin, vLLM's issues 33155
+    # and 23278; 13.7 of gpt-oss-20b on an A100. Of latent attention, what expands keys and values
+    # is kept a second time, for decoding.
 
     def rounded(size: int, to: int) -> float:
         return ceil(size / to) * to / size
 
     marlin = row.marlin or "matrix.fp8" not in on.peaks
     more = rounded(one.width, 256) * (rounded(one.ffn // tp, 128) if marlin else 1.0) - 1
-    routed = [each for each in matrices(one, tp=tp) if each.routed and "mxfp4" in fm.w]
-    held = sum(each.parameters * float(size_of(each, fm)) for each in routed)
-    return held * more
+    every = sizes.matrices(one, tp=tp)
+    routed = [each for each in every if each.routed and "mxfp4" in fm.w]
+    twice = 2.0 * sum(each.parameters for each in every if each.name.startswith("absorb"))
+    return more * sum(each.parameters * float(sizes.size_of(each, fm)) for each in routed) + twice
 
 
 def _traced(meant: Named, on: Accelerator, context: int, tp: int, formats: Any) -> Kept:
@@ -365,13 +382,13 @@ def _traced(meant: Named, on: Accelerator, context: int, tp: int, formats: Any) 
     tokens = max(most, 2), max(most // 2, 1)
     long, short = (ask(meant, on, 1, n, tp=tp, prefill=True, **formats).fit.memory for n in tokens)
     grows = max(float(long.kv - short.kv), 0.0) / (tokens[0] - tokens[1])
-    sizes = [(meant.config or {}).get(name) or 0 for name in ("vocab_size", "hidden_size")]
+    wide = [(meant.config or {}).get(name) or 0 for name in ("vocab_size", "hidden_size")]
     return Kept(
         float(long.weights) if meant.stored is None else meant.stored,
         grows,
         1,
         state=max(float(short.kv) - grows * tokens[1], 0.0),
-        flight=float(long.activations) / tokens[0],
-        vocab=int(sizes[0]),
-        width=int(sizes[1]),
+        flight=HELD * float(long.activations) / tokens[0],
+        vocab=int(wide[0]),
+        width=int(wide[1]),
     )

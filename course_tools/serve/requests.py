@@ -13,17 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from course_lib.core.checks import (
-    EXACT,
-    CourseError,
-    count,
-    known,
-    nonnegative,
-    positive,
-    shown,
-    single,
-    whole,
-)
+from course_lib.core import checks
+from course_lib.core.checks import CourseError, count, known, positive, whole
 
 Numbers = NDArray[np.float64]
 # Requests of one simulation: each takes half a kilobyte and some fifty microseconds, and no
@@ -101,13 +92,13 @@ def synthetic_workload(
     >>> bool(np.allclose(slow.arrived, 2 * fast.arrived)), round(slow.rate, 1)
     (True, 1.0)
     """
-    often = single("rate", positive("rate", rate))
+    often = checks.single("rate", positive("rate", rate))
     many = _few("requests", count("requests", requests))
     dice = np.random.default_rng(count("seed", seed, 0))
-    between = _gamma(dice, many, single("burst", positive("burst", burst)))
+    between = _gamma(dice, many, checks.single("burst", positive("burst", burst)))
     arrived = np.cumsum(between) / often
     given = [np.atleast_1d(whole("prompt", prompt)), np.atleast_1d(whole("output", output))]
-    width = single("spread", nonnegative("spread", spread))
+    width = checks.single("spread", checks.nonnegative("spread", spread))
     if given[0].size > 1 and given[0].size == given[1].size:
         chosen = dice.integers(given[0].size, size=many)
         lengths = [of[chosen] for of in given]
@@ -144,9 +135,9 @@ def closed_workload(
     at_once, many = count("users", users), count("rounds", rounds)
     all_ = _few("users times rounds", at_once * many)
     dice = np.random.default_rng(count("seed", seed, 0))
-    share = single("least", positive("least", least))
+    share = checks.single("least", positive("least", least))
     if share > 1:
-        raise CourseError(f"least must be above 0 and at most 1 (got {shown(least)})")
+        raise CourseError(f"least must be above 0 and at most 1 (got {checks.shown(least)})")
     tokens, made = (
         dice.integers(max(int(share * most), 1), most + 1, all_)
         for most in (count("prompt", prompt), count("output", output))
@@ -181,8 +172,8 @@ class _Line(msgspec.Struct):
     """A line of a file of requests."""
 
     arrival_time: Annotated[float, msgspec.Meta(ge=0)]
-    input_toks: Annotated[int, msgspec.Meta(ge=1, lt=EXACT)]
-    output_toks: Annotated[int, msgspec.Meta(ge=1, lt=EXACT)]
+    input_toks: Annotated[int, msgspec.Meta(ge=1, lt=checks.EXACT)]
+    output_toks: Annotated[int, msgspec.Meta(ge=1, lt=checks.EXACT)]
     prefix_id: str | int | None = None
     prefix_toks: Annotated[int, msgspec.Meta(ge=0)] = 0
 
@@ -225,8 +216,8 @@ def read_requests(path: Path | str) -> Requests:
                 continue
         except (msgspec.MsgspecError, ValueError, OverflowError, csv.Error) as error:
             raise CourseError(
-                f"{where}: {error} (got {shown(line)}): write a JSON object with arrival_time in "
-                f"s, and whole input_toks and output_toks, 1 or more"
+                f"{where}: {error} (got {checks.shown(line)}): write a JSON object with "
+                f"arrival_time in s, and whole input_toks and output_toks, 1 or more"
             ) from None
         if rows and row.arrival_time < rows[-1].arrival_time:
             raise CourseError(

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from course_lib import CourseError, chip, chips, llm, network
 from course_lib.bench import results
@@ -185,6 +187,26 @@ def test_a_format_that_nobody_said_is_the_one_that_allows_most():
     assert verify(Claimed(**said, tokens_per_second=200, format="fp16")).format == "fp16"
     declared = verify(Claimed(model="gpt-oss-20b", chip="h100-sxm", tokens_per_second=9, batch=1))
     assert declared.format.startswith("mxfp4")
+
+
+@pytest.mark.parametrize("key", ["gpt-oss-20b", "kimi-k2", "llama-3-8b", "qwen3-30b-a3b"])
+@given(st.sampled_from(["m4-max", "rtx-4090", "h100-sxm"]), st.floats(10, 3_000))
+def test_a_format_that_nobody_said_refuses_no_file_that_others_could_publish(key, chip, speed):
+    said = {"model": key, "chip": chip, "tokens_per_second": speed, "batch": 1}
+    if verify(Claimed(**said)).verdict == "impossible":
+        for weights in ("bf16", "fp8", "int4", None):
+            assert verify(Claimed(**said, weights=weights)).verdict == "impossible"
+
+
+@pytest.mark.parametrize(("mfu", "said"), [(0.41, False), (1.3, False), (41.0, True), (300, False)])
+def test_a_share_in_percent_is_asked_about(mfu, said):
+    assert ("percent" in verify(Claimed(chip="h100-sxm", mfu=mfu)).explanations) is said
+
+
+@pytest.mark.parametrize("speed", ["flops", "bytes_per_second"])
+@pytest.mark.parametrize(("rate", "said"), [(700.0, True), (3.1e12, False)])
+def test_a_rate_in_another_unit_is_asked_about(speed, rate, said):
+    assert ("unit" in verify(Claimed(chip="h100-sxm", **{speed: rate})).explanations) is said
 
 
 def test_a_batch_that_nobody_said_is_the_smallest_that_is_possible():

@@ -38,18 +38,29 @@ def test_other_versions_have_a_wider_range_and_are_named():
     assert other.range.high - other.range.low > seen.range.high - seen.range.low
 
 
-# github.com/vllm-project/vllm, issues 27508 and 21348: Available KV cache memory, GiB.
+# github.com/vllm-project/vllm, issues 27508 and 21348, and of Kimi-K2-Thinking over eight H200:
+# Available KV cache memory, GiB. Of the second no version is said, and a connector was loaded.
 @pytest.mark.parametrize(
-    ("key", "version", "how", "said"),
+    ("key", "chip", "version", "how", "said"),
     [
-        ("gpt-oss-120b", "0.11.0", {"utilization": 0.95, "tokens": 1_024}, 1.71),
-        ("qwen3-235b-a22b", "0.9.2", {"tp": 4, "w": "fp8-block"}, 8.11),
+        ("gpt-oss-120b", "h100-sxm", "0.11.0", {"utilization": 0.95, "tokens": 1_024}, 1.71),
+        ("qwen3-235b-a22b", "h100-sxm", "0.9.2", {"tp": 4, "w": "fp8-block"}, 8.11),
+        ("kimi-k2", "h200-sxm", "0.11.1", {"tp": 8, "w": "bf16,experts=int4/32"}, 46.8),
+        ("qwen3-0.6b", "l40s", "0.11.2", {}, 37.42),
+        ("llama-3.2-1b", "l40s", "0.10.0", {}, 37.1),
     ],
 )
-def test_lines_that_no_constant_was_fitted_to_lie_in_the_range(key, version, how, said):
-    found = fits(key, "h100-sxm", f"vllm@{version}", **how)
+def test_the_range_holds_what_either_sampler_leaves(key, chip, version, how, said):
+    found = fits(key, chip, f"vllm@{version}", **how)
     assert found.range.low <= said * 2**30 <= found.range.high
-    assert ("experts" in found.assumed) is ("tp" in how)
+    assert "sampler" in found.assumed
+
+
+def test_what_sees_has_a_wider_range_and_is_named():
+    found = [fits(key, "h200-sxm", "vllm@0.12.0") for key in ("gemma-3-27b", "mistral-small-3")]
+    wide, narrow = (one.range.high - one.range.low for one in found)
+    assert wide > 2 * narrow
+    assert ["encoder" in one.assumed for one in found] == [True, False]
 
 
 def test_both_conventions_of_windows_are_told():

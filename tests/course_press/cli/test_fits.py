@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from rich.cells import cell_len
@@ -20,6 +21,26 @@ def test_the_first_line_is_the_verdict_with_the_cache_of_a_token(lang):
     assert "H100" in first
     rows = [line for line in rest[:7] if line]
     assert all(cell_len(line) <= 80 for line in rows)
+
+
+@pytest.mark.parametrize("lang", ["es", "ko"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("llama-3-8b", "rtx-5090"),
+        ("gpt-oss-20b", "l4", "--engine", "vllm@0.8.5"),
+        ("gemma-3-4b", "h100-sxm", "--engine", "vllm@0.40"),
+        ("gpt-oss-20b", "l40s", "--engine", "llama.cpp"),
+        ("llama-3-8b", "h100-sxm", "--method", "lora,r=16"),
+    ],
+)
+def test_what_was_taken_is_told_without_english(how, lang):
+    told = fits(*how, env={"COURSE_LANG": lang}).stdout.splitlines()
+    start = {"es": "supuesto: ", "ko": "말하지 않아 가정한 것: "}[lang]
+    taken = [line.removeprefix(start) for line in told if line.startswith(start)]
+    assert taken
+    for line in taken:
+        assert not re.search(r"\b(the|of|and|as|tokens and|bytes a|seen)\b|[{}]", line)
 
 
 def test_what_does_not_fit_exits_with_1():

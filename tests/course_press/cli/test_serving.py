@@ -61,6 +61,9 @@ def test_a_plan_names_layout_price_and_what_moves_it():
     said = run("llama-3-8b", "h100-sxm", *FEW, *asked[:-1], "--usd", "2").output
     assert "USD per million tokens" in said
     assert "+1% of tokens per answer" in said
+    each = f"{1e3 * found['joules_per_token']:.3g} mJ a token"
+    assert each in said
+    assert each in found["answer"]["en"]
 
 
 def test_experts_are_spread_and_planned():

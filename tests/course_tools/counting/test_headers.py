@@ -79,6 +79,37 @@ def test_a_gguf_says_which_model_it_holds(tmp_path):
         pool(meant, "l4", w="int8")
 
 
+def test_parts_of_a_file_are_read_together_and_a_lost_one_is_named(tmp_path):
+    """As gguf-split and the hub cut them: the first part has the values, and any the tensors."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    values = {
+        "general.architecture": "llama", "llama.block_count": 2, "llama.embedding_length": 256,
+        "llama.feed_forward_length": 512, "llama.attention.head_count": 4,
+        "llama.attention.head_count_kv": 2, "llama.context_length": 1_024,
+    }  # fmt: skip
+    tensors = {
+        "token_embd.weight": ((256, 1_000), 40),  # nvfp4
+        "output.weight": ((256, 1_000), 14),
+        "blk.0.attn_q.weight": ((256, 256), 12),
+    }
+    whole = named(str(gguf(tmp_path / "whole.gguf", values, tensors)))
+    parts = [tmp_path / f"cut-{i:05}-of-00004.gguf" for i in range(1, 5)]
+    gguf(parts[0], values, {})
+    for part, (name, one) in zip(parts[1:], tensors.items(), strict=True):
+        gguf(part, {"split.no": 1}, {name: one})
+    for part in parts:
+        meant = named(str(part))
+        assert meant.stored == whole.stored == 1_000 * (144 + 210) + 256 * 144
+        assert meant.config == whole.config
+    parts[2].unlink()
+    with pytest.raises(CourseError, match=parts[2].name):
+        named(str(parts[0]))
+    for i in (1, 2):
+        one = {"a": {"dtype": "BF16", "shape": [100], "data_offsets": [0, 200]}}
+        safetensors(tmp_path / f"model-{i:05}-of-00002.safetensors", one)
+    assert named(str(tmp_path / "model-00002-of-00002.safetensors")).stored == 400
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -5,6 +5,8 @@ from dataclasses import replace
 from math import ceil
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from course_lib import CourseError
 from course_lib.specs import Transformer, chip, chips, model, models
@@ -21,6 +23,13 @@ R1 = json.dumps({
     "vocab_size": 151_936, "max_position_embeddings": 131_072, "use_sliding_window": False,
     "tie_word_embeddings": False,
 })  # fmt: skip
+FP8 = {"w": "fp8-block"}
+QWEN = json.dumps({
+    "model_type": "qwen2", "num_hidden_layers": 48, "hidden_size": 5_120,
+    "intermediate_size": 13_824, "num_attention_heads": 40, "num_key_value_heads": 8,
+    "vocab_size": 152_064, "max_position_embeddings": 32_768, "use_sliding_window": False,
+    "tie_word_embeddings": False,
+})  # fmt: skip
 # What an engine's log says of its cache: model, chip, engine, settings, GiB.
 FITTED = [
     # github.com/vllm-project/vllm issue 10517, on an RTX 3090
@@ -33,8 +42,13 @@ FITTED = [
     (R1, "rtx-4090", "vllm@0.8.3", {}, 426_448 * 28 / 2**20),
     # 545,456 tokens on an H100 NVL
     (LLAMA, "h100-sxm", "vllm@0.19.0", {"context": 32_768, "total": 93.1 * GIB}, 66.58),
-    # 1,391,552 tokens of 80 KiB: Llama 3.3 70B over four H200
-    ("llama-3-70b", "h200-sxm", "vllm@0.12.0", {"context": 8_192, "tp": 4, "w": "fp8"}, 106.17),
+    # 1,391,552 tokens of 80 KiB: Llama 3.3 70B over four H200; and R1 over eight
+    ("llama-3-70b", "h200-sxm", "vllm@0.11.2", {"context": 8_192, "tp": 4, "w": "fp8"}, 106.17),
+    ("deepseek-v3", "h200-sxm", "vllm@0.11.2", {"context": 8_192, "tp": 8, "w": "fp8-block"}, 41.6),
+    # 238,208 tokens, experts spread over eight L40S
+    ("qwen3-235b-a22b", "l40s", "vllm@0.10.2", {"context": 32_768, "tp": 8, "ep": 8} | FP8, 10.65),
+    # github.com/vllm-project/vllm issue 21348, on SGLang: K size: 8.23 GB, V size: 8.23 GB
+    ("qwen3-235b-a22b", "h100-sxm", "sglang@0.4.9", {"tp": 4, "utilization": 0.93} | FP8, 16.46),
     # 89,040 tokens on a card of 32 GB
     ("qwen3-8b", "rtx-4090", "vllm@0.24.0", {"context": 32_768, "total": 31.36 * GIB}, 12.23),
     # 42,768 tokens, on Windows, whose driver reports all of a card's memory; September 2026
@@ -59,6 +73,21 @@ HELD_OUT = [
     (LLAMA, "l40s", "vllm@0.19.0", {"context": 32_768, "total": 47.4 * GIB}, 27.08),
     # quantization=mxfp4, Model loading took 13.72 GiB
     ("gpt-oss-20b", "a100-sxm-80", "vllm@0.19.0", {"utilization": 0.65}, 36.56),
+    # 157,648 tokens on a card of 40 GB
+    (LLAMA, "a100-sxm-40", "vllm@0.10.1", {}, 19.25),
+    # 566,016 tokens, experts spread over two L40S
+    (
+        "qwen3-30b-a3b",
+        "l40s",
+        "vllm@0.10.2",
+        {"context": 32_768, "tp": 2, "ep": 2, "utilization": 0.95} | FP8,
+        25.91,
+    ),
+    # 350,304 tokens, and 1,215,552 of Llama 3.2 1B
+    ("qwen3-0.6b", "l40s", "vllm@0.11.2", {"context": 16_000}, 37.42),
+    ("llama-3.2-1b", "l40s", "vllm@0.10.0", {}, 37.1),
+    # 775,280 tokens: Qwen2.5 14B on an MI300X
+    (QWEN, "mi300x", "vllm@0.17.1", {}, 141.96),
     # #tokens: 430067
     ("qwen3-4b", "h100-sxm", "sglang@0.5.3", {"context": 32_768, "utilization": 0.85}, 59.06),
     # NVIDIA/TensorRT-LLM issue 1400: 69524783104 bytes, with weights in 8 bit
@@ -68,7 +97,7 @@ HELD_OUT = [
 
 @pytest.mark.parametrize(("key", "chip", "engine", "how", "said"), FITTED + HELD_OUT)
 def test_the_pool_is_what_the_engine_logs(key, chip, engine, how, said):
-    found = pool(named("-", key) if key == R1 else key, chip, engine, **how)
+    found = pool(named("-", key) if key.startswith("{") else key, chip, engine, **how)
     assert found.known
     assert found.bytes / GIB == pytest.approx(said, rel=0.03)
 
@@ -81,11 +110,51 @@ def test_the_pool_is_what_the_engine_logs(key, chip, engine, how, said):
         ("gpt-oss-120b", "h100-sxm", "0.10.1", 65.9651),
         ("gpt-oss-120b", "h100-sxm", "0.14.1", 64.38),
         ("gpt-oss-20b", "a100-sxm-80", "0.19.0", 13.72),
+        # and of the lines of R1 and Qwen3 above
+        ("deepseek-v3", "h200-sxm", "0.11.2", 79.739),
+        ("qwen3-235b-a22b", "l40s", "0.10.2", 27.72),
     ],
 )
-def test_kernels_for_four_bits_pad_experts_as_the_log_has_it(key, chip, version, said):
-    found = pool(key, chip, f"vllm@{version}")
+def test_weights_take_what_the_log_has_of_them(key, chip, version, said):
+    how = {"tp": 8, "w": "fp8-block"} if "oss" not in key else {}
+    found = pool(key, chip, f"vllm@{version}", **how)
     assert found.kept.weights / GIB == pytest.approx(said, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("engine", "kept"), [(None, 1), ("llama.cpp", 1), ("vllm", 2), ("sglang", 2), ("trtllm", 2)]
+)
+def test_engines_leave_the_output_matrix_as_it_was(engine, kept):
+    one = model("llama-3-70b")
+    head, wide = one.vocab * one.width, model("llama-3-70b").parameters
+    found = pool("llama-3-70b", "h200-sxm", engine, w="fp8", context=256).kept.weights
+    assert found == pytest.approx(wide + head + (kept - 1) * head, rel=1e-3)
+
+
+@given(
+    st.sampled_from(["mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b"]),
+    st.integers(10, 15).map(lambda n: 2**n),
+    st.sampled_from(["fp8", "fp8-block"]),
+)
+def test_every_token_of_a_step_holds_the_results_of_its_experts(key, tokens, w):
+    how = {"w": w, "tp": 8, "sequences": 1}
+    few, many = (
+        pool(key, "h200-sxm", "vllm@0.12.0", tokens=n, **how).reserved["activations"]
+        for n in (tokens, 2 * tokens)
+    )
+    one = model(key)
+    results = 2 * one.width * one.experts.active
+    assert many - few >= tokens * results
+    padding = 127 * one.experts.count * 4 * max(one.width, 2 * one.ffn // 8)
+    assert 2 * few - many == pytest.approx(padding if w == "fp8-block" else 0, abs=1)
+
+
+def test_chips_that_links_join_keep_buffers_for_them():
+    for key in ("h100-sxm", "l40s"):
+        one, two = (
+            pool(LLAMA, key, "vllm@0.10.2", tp=tp).reserved["runtime"] / GIB for tp in (1, 2)
+        )
+        assert (two - one > 1) is bool(chip(key).links)
 
 
 # CUDA0 compute buffer size, MiB, and KV self size; gpt-oss-120b is ollama/ollama issue 16480.
