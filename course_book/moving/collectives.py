@@ -1,4 +1,4 @@
-"""Work that is spread over chips: an all-reduce step by step, and sharded matrix products."""
+"""Work that is spread over chips: an all-reduce, an exchange of tokens, sharded products."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice, pairwise, product
@@ -316,6 +316,72 @@ def _packets(messages: list[Message], at: dict[int, Message], busy: set[int]) ->
                 free = (i for i in range(_PACKETS) if i not in took and fits(i, one))
                 took.update(dict.fromkeys(islice(free, 1), one))
     return took
+
+
+def exchange(times: Mapping[str, tuple[float, float]], sent: tuple[float, float]) -> Moving:
+    """Dispatch and combine of a mixture on nine times eight chips: where one token's copies go.
+
+    Parameters
+    ----------
+    times : by choice, s of dispatch and combine: on a switch for all, then by ports of machines.
+    sent : bytes that each chip sends in them.
+
+    Examples
+    --------
+    >>> list(exchange({"rack": (8e-6, 16e-6), "ports": (1e-4, 2e-4)}, (8e6, 16e6)).scenes)
+    ['rack', 'ports']
+    """
+    drawn = {name: both(_exchanged, name, times, sent) for name in times}
+    return Moving("exchange", drawn, label=t("moving-exchange-choice"), still=2)
+
+
+def _exchanged(
+    width: float, name: str, times: Mapping[str, tuple[float, float]], sent: tuple[float, float]
+) -> Scene:
+    scene, given, totals = Scene(width, 0), GIVEN["exchange"], {k: sum(v) for k, v in times.items()}
+    scene.height, left, top, across, down, x, y, end = given[scene.size]
+    whole, pace = name == next(iter(times)), paced(max(totals.values()), _SECONDS)
+    own, wide, visited = given["sender"] // 8, across * 8, given["visited"]
+    # From a chip to the switch or its machine's port, to that of the other end, and to its chip.
+    hops = [way / 3 / pace for way in times[name] for _ in range(3)]
+    said = {"there": n(times[name][0], "s"), "time": n(totals[name], "s"), "many": n(len(visited)),
+            "out": n(sum(chip // 8 != own for chip in visited)),
+            "slower": n(totals[name] / min(totals.values()), digits=2)}  # fmt: skip
+    corners = [(left + across * (i % 8), top + down * (i // 8)) for i in range(72)]
+    edge = {"tone": "none", "line": "muted", "round": 4}
+    scene.rect(left - 4, top - 3, wide, down * 9 - 4, opacity=float(whole), **edge)
+    scene.line(left - 35, top, left - 35, top + down * 9 - 10, line="network", thick=2)
+    for _, at in corners[::8]:  # machines with ports, or parts of one switch
+        scene.rect(left - 4, at - 3, wide, down - 4, opacity=float(not whole), **edge)
+        start, high = (at - 3, down) if whole else (at + 6, 12)
+        scene.rect(left - 46, start, 22, high, tone="network", opacity=0.35)
+    lines = dict.fromkeys(visited, "math") | {given["sender"]: "chip"}
+    chips = [
+        scene.rect(*at, across - 9, down - 11, tone="grid", round=2, line=lines.get(i, "none"))
+        for i, at in enumerate(corners)
+    ]
+    packets = [scene.rect(0, 0, 7, 7, tone="network", round=1) for _ in visited]
+    time, moved = (scene.row(x, end, y + 24 * i, t(key)) for i, key in enumerate(given["counted"]))
+    for i, (way, total) in enumerate(totals.items()):
+        look = {"tone": "network", "opacity": 1 if way == name else 0.4}
+        bar, _ = scene.gauge(x, end, y + 68 + 46 * i, way, n(total, "s"), **look)
+        bar.to(width=total * (end - x) / max(totals.values()))
+    scene.label(x, y + 154, t("moving-pace").format(time=n(pace, "s")), size=12)
+    for step, stage in enumerate(given["rack" if whole else "ports"]):
+        scene.step(t(f"moving-exchange-{stage}").format(**said), [*hops, 0.8][step], first=not step)
+        time.to(text=Running(pace * sum(hops[:step]), "s"))
+        moved.to(text=Running(sum(sent[: step // 3]), "B"))
+        for i, (packet, target) in enumerate(zip(packets, visited, strict=True)):
+            (x, y), (to, low), far = corners[given["sender"]], corners[target], target // 8
+            ends = (x + 2 + 8 * (i % 4), y + 2 + 9 * (i // 4)), (to + 11, low + 7)
+            ports = [
+                (left - 46 + 13 * (i % 2), top + down * at + 7 * (i // 2)) for at in (own, far)
+            ]
+            stops = [ends[0], *(ends if far == own and not whole else ports), ends[1]]
+            at = stops[min(step, 6 - step)]
+            packet.to(x=at[0], y=at[1], width=13 if step in (4, 5) else 7)
+            chips[target].to(tone="math-soft" if step >= 3 else "grid")
+    return scene
 
 
 # Chips of the axis that shards; seconds that a player takes for the slowest way

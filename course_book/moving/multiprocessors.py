@@ -1,5 +1,6 @@
 """What multiprocessors do: waves of tiles, the loads of a warp, slices that arrive in turn."""
 
+from itertools import product
 from math import ceil
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from course_lib.core.checks import CourseError
 from course_lib.specs import Accelerator
 from course_lib.workloads.occupancy import Slice
 from course_tools.measured import gaps
-from course_book.moving.scene import Moving, Running, Scene, both
+from course_book.moving.scene import GIVEN, Moving, Running, Scene, both
 from course_book.text import n, t
 
 ACROSS = 12  # Multiprocessors in a row of the picture
@@ -266,4 +267,74 @@ def _slices(width: float, one: Slice, many: int) -> Scene:
         held=n(many * one.held, "B"),
     )  # fmt: skip
     scene.step(said)
+    return scene
+
+
+def multicast(per_clock: float, deep: int) -> Moving:
+    """A slice for four tiles: fetched by each alone, by pairs, or once for two pairs of a cluster.
+
+    Parameters
+    ----------
+    per_clock : FLOP that the tensor cores of one multiprocessor do in a clock.
+    deep : numbers of a row in a slice, in bf16.
+
+    Examples
+    --------
+    >>> list(multicast(8192, 64).scenes)
+    ['1', '2', '4']
+    """
+    scenes = {n(blocks): both(_fetched, blocks, per_clock, deep) for blocks in (1, 2, 4)}
+    return Moving("multicast", scenes, label=t("kernel-cluster-blocks"), start=n(4), still=3)
+
+
+def _fetched(width: float, blocks: int, per_clock: float, deep: int) -> Scene:
+    scene, given = Scene(width, 0), GIVEN["multicast"]
+    look, by, (high, wide) = given[scene.size], given["by"][str(blocks)], given["tile"]
+    scene.height, (start, end, low), boxes = look["height"], look["bars"], look["boxes"]
+    # What each of four tiles needs, two above two: a block of rows, and columns in two halves.
+    wanted = [(tile, part) for tile in range(4) for part in range(3)]
+    kinds = [2 * (tile // 2) + part + 1 if part else tile % 2 for tile, part in wanted]
+    fetches = len(set(zip(by, kinds, strict=True)))
+    block, clocks = 2 * high * deep, 2 * high * wide * deep / per_clock  # byte, of bf16
+    moved = 6 * block, fetches * block
+    said = {"memory": n(moved[0], "B"), "cache": n(moved[1], "B"), "high": n(high),
+            "wide": n(wide), "feed": n(moved[1] / 4 / clocks, digits=2)}  # fmt: skip
+
+    def place(step: int, i: int) -> tuple[float, float]:
+        (tile, part), who = wanted[i], by[i]
+        name, at = ("kept", kinds[i]) if step < 2 else ("there", part)
+        box = boxes[step if step < 2 else 2 + (who if part and step < 4 else tile)]
+        if step == 2:  # on the way, side by side unless they are one
+            name, at, box = "way", 3 * who + part, (0, 0)
+        left, top, across, down = look[name]
+        return box[0] + left + across * at, box[1] + top + down * at
+
+    drawn = [scene.rect(*box, tone="none", line="muted", round=4) for box in boxes]
+    for (left, top, *_), name in zip(boxes, given["names"], strict=True):
+        scene.label(left + 6, top + 16, name, size=12)
+    looks = [{"tone": tone, "round": 2} for tone in ("chip", "cache")]
+    named = dict(zip(map(t, given["legend"]), looks, strict=True))
+    scene.legend(named, *look["legend"], 170, 2, size=12)
+    for step, i in product((0, 1), given["once"]):  # what stays where it was
+        scene.rect(*place(step, i), look["size"], 11, opacity=0.3, **looks[kinds[i] > 1])
+    packets = [scene.rect(0, 0, look["size"], 11, **looks[kind > 1]) for kind in kinds]
+    bars = [
+        scene.gauge(start, end, low + 44 * i, t(f"moving-multicast-{tone}"), "", tone=tone)
+        for i, tone in enumerate(("memory", "cache"))
+    ]
+    x, y = look["told"]
+    scene.text(x, y, f"{said['feed']} {t('kernel-feed')}", bold=True, size=22)
+    scene.label(x, y + 22, t("moving-multicast-each"))
+    for step, stage in enumerate(given["stages"]):
+        says = t(f"moving-multicast-{stage.format(blocks)}").format(**said)
+        scene.step(says, 0.1 * fetches if step in (1, 2) else 0.8, first=not step)
+        for i, packet in enumerate(packets):
+            x, y = place(step, i)
+            packet.to(x=x, y=y, opacity=0.5 if place(3, i) != place(max(step, 3), i) else 1)
+        for one in drawn[2:]:
+            one.to(tone="math-soft" if step == 4 else "none")
+        for i, (bar, told) in enumerate(bars):
+            there = moved[i] if step > 2 * i else 0
+            bar.to(width=there / (12 * block) * (end - start))
+            told.to(text=Running(there, "B"))
     return scene
