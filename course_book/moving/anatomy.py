@@ -303,14 +303,9 @@ class _Array:
             [[(2 * b + 3 * i) % 5 + 1 for i in range(SIDE)] for b in range(most)]
         )
         self.weights = np.array([[(i + 2 * j) % 3 + 1 for j in range(SIDE)] for i in range(SIDE)])
-        scene = self.scene = Scene(width, 300)
-        self.cell, self.origin = 56.0, (160.0, 40.0)
+        scene = self.scene = Scene(width, 0)
+        self.cell, self.origin, left, top, apart, line, facts = scene.places("systolic")
         x0, y0 = self.origin
-        left, top, apart, line, facts = 446.0, y0 + 12, 40.0, 24.0, (600.0, y0 - 12)
-        if scene.narrow:
-            scene.height, self.cell, self.origin = 474, 50.0, (140.0, 40.0)
-            foot, x0 = y0 + SIDE * self.cell, 140.0
-            left, top, apart, line, facts = 30.0, foot + 74, 34.0, 19.0, (208.0, foot + 80)
         side = self.cell - 4
         self.cells = []
         for (i, j), weight in np.ndenumerate(self.weights):
@@ -424,14 +419,10 @@ class _Machine:
 
     def __init__(self, width: float, chip: Accelerator, step: Estimate, longest: float) -> None:
         self.step, self.times = step, (float(step.t_math), float(step.t_memory))
-        scene = self.scene = Scene(width, 330)
+        scene = self.scene = Scene(width, 0)
         top, high = 40, 142
         # Left edge and width of memory, cache and units; streams run between them.
-        places = [(12, 104), (286, 76), (440, 156)]
-        self.period = 14
-        if scene.narrow:
-            scene.height, self.period = 350, 8
-            places = [(8, 50), (130, 34), (200, 152)]
+        self.period, *places = scene.places("machine")
         (hbm, hbm_wide), (cache, cache_wide), (units, units_wide) = places
         middle = top + high / 2
 

@@ -159,11 +159,9 @@ def _chunks(width: float, algorithm: str, link: Link, size: float) -> Scene:
     own, totals = sent[algorithm], {name: one.times[-1] for name, one in sent.items()}
     pace = paced(max(totals.values()), _SECONDS)
     says = list(_messages(algorithm, sent, size))
-    scene = Scene(width, 330, says[0])
+    scene = Scene(width, 0, says[0])
     # A chunk's row is as wide as it has addends; places are of the left top corner of a chip's.
-    unit, row, across, x, tops = 8.0, 10.0, 112.0, 32.0, (22.0, 182.0)
-    if scene.narrow:
-        scene.height, row, across, x, tops = 422, 9.0, 88.0, 14.0, (14.0, 136.0)
+    unit, row, across, x, tops = scene.places("all-reduce")
     wide, high = CHIPS * unit, CHIPS * row
     places = [(x + across * column, top) for top, column in product(tops, range(COLUMNS))]
     middle = (tops[0] + high + tops[1]) / 2
@@ -275,9 +273,7 @@ def _counters(
     scene: Scene, algorithm: str, own: _Sent, totals: dict[str, float], pace: float
 ) -> Callable[[int], None]:
     """Lines that run along, and a bar for the time of each algorithm; what counts a hop."""
-    left, right, y, down, start, room = 482.0, 712.0, 30.0, 25.0, 482.0, 230.0
-    if scene.narrow:
-        left, right, y, down, start, room = 8.0, 352.0, 266.0, 20.0, 134.0, 150.0
+    left, right, y, down, start, room = scene.places("all-reduce-counters")
     names = ("hops", "sent-per-chip", "time-so-far")
     told = [scene.row(left, right, y + down * i, t(name)) for i, name in enumerate(names)]
     y = level = y + 3 * down + (4 if scene.narrow else 18)
@@ -339,7 +335,7 @@ def _exchanged(
     width: float, name: str, times: Mapping[str, tuple[float, float]], sent: tuple[float, float]
 ) -> Scene:
     scene, given, totals = Scene(width, 0), GIVEN["exchange"], {k: sum(v) for k, v in times.items()}
-    scene.height, left, top, across, down, x, y, end = given[scene.size]
+    left, top, across, down, x, y, end = scene.places("exchange")
     whole, pace = name == next(iter(times)), paced(max(totals.values()), _SECONDS)
     own, wide, visited = given["sender"] // 8, across * 8, given["visited"]
     # From a chip to the switch or its machine's port, to that of the other end, and to its chip.
@@ -357,7 +353,9 @@ def _exchanged(
         scene.rect(left - 46, start, 22, high, tone="network", opacity=0.35)
     lines = dict.fromkeys(visited, "math") | {given["sender"]: "chip"}
     chips = [
-        scene.rect(*at, across - 9, down - 11, tone="grid", round=2, line=lines.get(i, "none"))
+        scene.rect(
+            *at, across - 9, down - 11, tone="grid", round=2, thick=2, line=lines.get(i, "none")
+        )
         for i, at in enumerate(corners)
     ]
     packets = [scene.rect(0, 0, 7, 7, tone="network", round=1) for _ in visited]
@@ -495,11 +493,8 @@ class _Blocks:
             (float(one.estimate.t_math), float(one.estimate.t_network)) for one in every.values()
         ]
         self.pace = paced(max(map(sum, times)), _SHARDED_SECONDS)
-        scene = self.scene = Scene(width, 336)
-        left, gap, room, high, across, in_line = 10.0, 12.0, 450.0, 58.0, 114, 4
-        if scene.narrow:
-            scene.height, left, gap, room = 434, 8.0, 9.0, 344.0
-            high, across, in_line = 44.0, 172, 2
+        scene = self.scene = Scene(width, 0)
+        left, gap, room, high, across, in_line = scene.places("sharded-matmul")
         wide = sum(sizes[columns] for _, columns in _SHAPES.values())
         self.px = min((room - 2 * gap - 12) / wide, high / max(sizes["B"], sizes["D"]))
         x, self.lefts = left + 6, dict[str, float]()
@@ -552,9 +547,7 @@ class _Blocks:
 
     def _counters(self, done: Sharded, slowest: float) -> None:
         scene, estimate = self.scene, done.estimate
-        left, right, y, down, start, room = 482.0, 712.0, 40.0, 28.0, 482.0, 230.0
-        if scene.narrow:
-            left, right, y, down, start, room = 8.0, 352.0, 326.0, 22.0, 142.0, 142.0
+        left, right, y, down, start, room = scene.places("sharded-matmul-counters")
         kinds = [one.collective for one in done.steps] or [t("nothing")]
         scene.text(left, y, kinds[0], bold=True)
         scene.value(right, y, f"V = {n(sum(one.bytes for one in done.steps), 'B')}")

@@ -102,10 +102,10 @@ class Scene:
         """Whether it is drawn for a phone."""
         return self.width < WIDE
 
-    @property
-    def size(self) -> str:
-        """Its class on a page, and the key of its places in `GIVEN`."""
-        return "narrow" if self.narrow else "wide"
+    def places(self, name: str) -> list[Any]:
+        """What it has where, from the data file, which gives its height, too."""
+        self.height, *rest = GIVEN["places"][name]["narrow" if self.narrow else "wide"]
+        return rest
 
     def step(self, says: str = "", seconds: float = 0.8, *, first: bool = False) -> None:
         """Begin the next step, or say what the first is: what shapes do now belongs to it."""
@@ -292,8 +292,9 @@ class Moving(Shown):
         scene = self.scenes[choice or self.start][narrow]
         at = min(self.still if step is None else step, len(scene.says) - 1)
         body = "".join(_element(shape, at) for shape in scene.shapes)
+        size = "narrow" if narrow else "wide"
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="{scene.size} scene" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="{size} scene" '
             f'viewBox="0 0 {scene.width:g} {scene.height:g}" style="max-width: '
             f'{scene.width / 16:g}rem; font: 13px var(--font-sans, sans-serif)">'
             f"{body}</svg>"

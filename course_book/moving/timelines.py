@@ -420,11 +420,8 @@ def _backward(width: float, batch: int, one: _Pass, longest: float, needed: floa
     times = sorted({0.0} | {time for span in (*one.math, *one.network) for time in span})
     events = [b for a, b in pairwise([-1.0, *times]) if b - a > 1e-9 * one.done]
     pace = paced(longest, _SECONDS)
-    scene = Scene(width, 216)
-    left, room, tops, y, down, end = 140.0, 570.0, (10.0, 70.0), 146.0, 22.0, 470.0
-    if scene.narrow:
-        scene.height, left, room, tops = 268, 8.0, 344.0, (26.0, 102.0)
-        y, down, end = 178.0, 21.0, 352.0
+    scene = Scene(width, 0)
+    left, room, tops, y, down, end = scene.places("backward")
     high, px, over = 36.0, room / longest, one.math[-1].until
     for name, top in zip(("compute-time", "network-time"), tops, strict=True):
         scene.label(8, top - 8 if scene.narrow else top + 23, t(name))
