@@ -28,8 +28,8 @@ MODELS = {
 # numbers: it decays, is asked by the key, takes in the difference, and is asked by the query
 # [yang2024].
 STATE, UPDATE = "fp32", 7
-# Format of an indexer's keys, whatever the cache is in: fp8, and 128 numbers share an fp32 scale, of
-# which 64 have 16 bits. Its own code keeps them so [deepseek-v3.2-readme].
+# Format of an indexer's keys, whatever the cache is in: fp8, and 128 numbers share an fp32 scale,
+# so that 64 have 16 bits of it. Its own code keeps them so [deepseek-v3.2-readme].
 INDEXED = "fp8/64"
 
 
