@@ -361,8 +361,8 @@ def _exchanged(
     packets = [scene.rect(0, 0, 7, 7, tone="network", round=1) for _ in visited]
     time, moved = (scene.row(x, end, y + 24 * i, t(key)) for i, key in enumerate(given["counted"]))
     for i, (way, total) in enumerate(totals.items()):
-        look = {"tone": "network", "opacity": 1 if way == name else 0.4}
-        bar, _ = scene.gauge(x, end, y + 68 + 46 * i, way, n(total, "s"), **look)
+        bar, _ = scene.gauge(x, end, y + 68 + 46 * i, way, n(total, "s"), tone="network",
+                             opacity=1.0 if way == name else 0.4)  # fmt: skip
         bar.to(width=total * (end - x) / max(totals.values()))
     scene.label(x, y + 154, t("moving-pace").format(time=n(pace, "s")), size=12)
     for step, stage in enumerate(given["rack" if whole else "ports"]):

@@ -109,7 +109,7 @@ def _squares(width: float, chip: Accelerator) -> Scene:
         """The frame holds so many FLOP, with so many paths in view."""
 
         def side(work: float) -> float:
-            return min(frame, frame * sqrt(work / 10**power))
+            return float(min(frame, frame * sqrt(work / 10**power)))
 
         view.to(text=t("moving-hierarchy-view").format(w=_flop(10**power)))
         grain.to(x=left, y=bottom - side(1.0), width=side(1.0), height=side(1.0))
@@ -440,7 +440,7 @@ def _stacks(
         px = (right - left) / max(_BEYOND * memory, *near)
 
         def at(amount: float, px: float = px) -> float:
-            return min(left + amount * px, right)
+            return float(min(left + amount * px, right))
 
         edge, half = at(memory), 4.0 * len(named.at("text", 0))
         line.to(x1=edge, x2=edge)

@@ -308,7 +308,7 @@ def _fetched(width: float, blocks: int, per_clock: float, deep: int) -> Scene:
         scene.label(left + 6, top + 16, name, size=12)
     looks = [{"tone": tone, "round": 2} for tone in ("chip", "cache")]
     named = dict(zip(map(t, given["legend"]), looks, strict=True))
-    scene.legend(named, *legend, 170, 2, size=12)
+    scene.legend(named, legend[0], legend[1], 170, 2, size=12)
     for step, i in product((0, 1), given["once"]):  # what stays where it was
         scene.rect(*place(step, i), size, 11, opacity=0.3, **looks[kinds[i] > 1])
     packets = [scene.rect(0, 0, size, 11, **looks[kind > 1]) for kind in kinds]

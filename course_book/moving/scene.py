@@ -104,8 +104,9 @@ class Scene:
 
     def places(self, name: str) -> list[Any]:
         """What it has where, from the data file, which gives its height, too."""
-        self.height, *rest = GIVEN["places"][name]["narrow" if self.narrow else "wide"]
-        return rest
+        found: list[Any] = GIVEN["places"][name]["narrow" if self.narrow else "wide"]
+        self.height = found[0]
+        return found[1:]
 
     def step(self, says: str = "", seconds: float = 0.8, *, first: bool = False) -> None:
         """Begin the next step, or say what the first is: what shapes do now belongs to it."""
