@@ -317,7 +317,7 @@ def _fetched(width: float, blocks: int, per_clock: float, deep: int) -> Scene:
         for i, tone in enumerate(("memory", "cache"))
     ]
     x, y = told_at
-    scene.text(x, y, f"{said['feed']} {t('kernel-feed')}", bold=True, size=22)
+    scene.text(x, y, t("moving-multicast-feed").format(**said), bold=True, size=22)
     scene.label(x, y + 22, t("moving-multicast-each"))
     for step, stage in enumerate(given["stages"]):
         says = t(f"moving-multicast-{stage.format(blocks)}").format(**said)
