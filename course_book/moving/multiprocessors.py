@@ -283,7 +283,7 @@ def multicast(per_clock: float, deep: int) -> Moving:
 
 def _fetched(width: float, blocks: int, per_clock: float, deep: int) -> Scene:
     scene, given = Scene(width, 0), GIVEN["multicast"]
-    boxes, size, kept, way, there, legend, (start, end, low), told_at = scene.places("multicast")
+    boxes, size, kept, way, there, legend, (start, end, low), (x, y) = scene.places("multicast")
     by, (high, wide) = given["by"][str(blocks)], given["tile"]
     # What each of four tiles needs, two above two: a block of rows, and columns in two halves.
     wanted = [(tile, part) for tile in range(4) for part in range(3)]
@@ -316,7 +316,6 @@ def _fetched(width: float, blocks: int, per_clock: float, deep: int) -> Scene:
         scene.gauge(start, end, low + 44 * i, t(f"moving-multicast-{tone}"), "", tone=tone)
         for i, tone in enumerate(("memory", "cache"))
     ]
-    x, y = told_at
     scene.text(x, y, t("moving-multicast-feed").format(**said), bold=True, size=22)
     scene.label(x, y + 22, t("moving-multicast-each"))
     for step, stage in enumerate(given["stages"]):

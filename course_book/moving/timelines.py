@@ -640,10 +640,9 @@ def _rows(width: float, plan: _Schedule, ways: Mapping[str, _Schedule], forward:
     pace, events = paced(longest, _STEP_SECONDS), plan.events
     row, top = 38.0 if plan.stages <= 4 else 26.0, 22.0
     low = top + row * plan.stages
-    scene = Scene(width, low + 112)
-    left, end, x, right, counted = 76.0, 708.0, 76.0, 460.0, low + 50
-    if scene.narrow:
-        scene.height, left, end, x, right, counted = low + 146, 22.0, 352.0, 8.0, 352.0, low + 66
+    scene = Scene(width, 0)
+    left, end, x, right, counted = map(float, scene.places("pipeline"))
+    scene.height, counted = scene.height + low, counted + low
     px = (end - left) / longest * second
     tops = [top + row * stage for stage in range(plan.stages)]
     for stage, y in enumerate(tops):
