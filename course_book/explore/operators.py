@@ -235,7 +235,7 @@ def attention(*, S: int = 32768) -> Explorer:
     Examples
     --------
     >>> attention().shown(S=131072)[4]
-    ['sparse', '185 MB', '36.2 MB', '2.73 GFLOP', '75.5 FLOP/B']
+    ['sparse', '168 MB', '20.0 MB', '2.73 GFLOP', '137 FLOP/B']
     """
     kinds = tuple(key for key in MODELS if key != "linear")  # of which hybrid ones are made
     axes = {

@@ -116,22 +116,16 @@ class _Chip:
         # Seconds of a load that finds its number there.
         self.times = {level: parts.get(f"{level}_latency", 0.0) for level in LEVELS}
         self.times["memory"] = chip.latency or self.times["memory"]
-        scene = self.scene = Scene(width, 392)
-        if scene.narrow:
-            scene.height = 604
-            boxes = _Box(8, 26, 344, 40), _Box(20, 104, 320, 36), _Box(20, 206, 320, 34)
-            frame, grid, quarter = (8.0, 178.0, 344.0, 240.0), (20.0, 250.0), (156.0, 74.0)
-        else:
-            boxes = _Box(12, 40, 104, 196), _Box(180, 40, 84, 196), _Box(342, 66, 60, 170)
-            frame, grid, quarter = (328.0, 40.0, 380.0, 206.0), (414.0, 66.0), (139.0, 80.0)
+        scene = self.scene = Scene(width, 0)
+        *boxes, frame, grid, quarter, legend, time = scene.places("journey")
         self.stations: dict[str, tuple[float, float]] = {}
         scene.rect(*frame, tone="none", line="ink", round=6, thick=2)
         units = t("moving-journey-unit").format(units=n(int(chip.multiprocessors or 1)))
         scene.text(frame[0] + 2, frame[1] - 10, units, bold=True)
-        self._memories(*boxes)
+        self._memories(*(_Box(*box) for box in boxes))
         self._quarters(grid, quarter)
-        self._legend(444.0 if scene.narrow else 274.0)
-        self._time(508.0 if scene.narrow else 318.0)
+        self._legend(legend)
+        self._time(time)
         start = self.stations["registers"]
         self.ring = scene.circle(*start, 9, tone="none", line="alarm", **{"stroke-width": 3})
         self.number = scene.circle(*start, 8, tone="alarm", opacity=0)
@@ -303,14 +297,9 @@ class _Array:
             [[(2 * b + 3 * i) % 5 + 1 for i in range(SIDE)] for b in range(most)]
         )
         self.weights = np.array([[(i + 2 * j) % 3 + 1 for j in range(SIDE)] for i in range(SIDE)])
-        scene = self.scene = Scene(width, 300)
-        self.cell, self.origin = 56.0, (160.0, 40.0)
+        scene = self.scene = Scene(width, 0)
+        self.cell, self.origin, left, top, apart, line, facts = scene.places("systolic")
         x0, y0 = self.origin
-        left, top, apart, line, facts = 446.0, y0 + 12, 40.0, 24.0, (600.0, y0 - 12)
-        if scene.narrow:
-            scene.height, self.cell, self.origin = 474, 50.0, (140.0, 40.0)
-            foot, x0 = y0 + SIDE * self.cell, 140.0
-            left, top, apart, line, facts = 30.0, foot + 74, 34.0, 19.0, (208.0, foot + 80)
         side = self.cell - 4
         self.cells = []
         for (i, j), weight in np.ndenumerate(self.weights):
@@ -424,14 +413,10 @@ class _Machine:
 
     def __init__(self, width: float, chip: Accelerator, step: Estimate, longest: float) -> None:
         self.step, self.times = step, (float(step.t_math), float(step.t_memory))
-        scene = self.scene = Scene(width, 330)
+        scene = self.scene = Scene(width, 0)
         top, high = 40, 142
         # Left edge and width of memory, cache and units; streams run between them.
-        places = [(12, 104), (286, 76), (440, 156)]
-        self.period = 14
-        if scene.narrow:
-            scene.height, self.period = 350, 8
-            places = [(8, 50), (130, 34), (200, 152)]
+        self.period, *places = scene.places("machine")
         (hbm, hbm_wide), (cache, cache_wide), (units, units_wide) = places
         middle = top + high / 2
 

@@ -1,4 +1,4 @@
-"""Work that is spread over chips: an all-reduce step by step, and sharded matrix products."""
+"""Work that is spread over chips: an all-reduce, an exchange of tokens, sharded products."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice, pairwise, product
@@ -159,11 +159,9 @@ def _chunks(width: float, algorithm: str, link: Link, size: float) -> Scene:
     own, totals = sent[algorithm], {name: one.times[-1] for name, one in sent.items()}
     pace = paced(max(totals.values()), _SECONDS)
     says = list(_messages(algorithm, sent, size))
-    scene = Scene(width, 330, says[0])
+    scene = Scene(width, 0, says[0])
     # A chunk's row is as wide as it has addends; places are of the left top corner of a chip's.
-    unit, row, across, x, tops = 8.0, 10.0, 112.0, 32.0, (22.0, 182.0)
-    if scene.narrow:
-        scene.height, row, across, x, tops = 422, 9.0, 88.0, 14.0, (14.0, 136.0)
+    unit, row, across, x, tops = scene.places("all-reduce")
     wide, high = CHIPS * unit, CHIPS * row
     places = [(x + across * column, top) for top, column in product(tops, range(COLUMNS))]
     middle = (tops[0] + high + tops[1]) / 2
@@ -275,9 +273,7 @@ def _counters(
     scene: Scene, algorithm: str, own: _Sent, totals: dict[str, float], pace: float
 ) -> Callable[[int], None]:
     """Lines that run along, and a bar for the time of each algorithm; what counts a hop."""
-    left, right, y, down, start, room = 482.0, 712.0, 30.0, 25.0, 482.0, 230.0
-    if scene.narrow:
-        left, right, y, down, start, room = 8.0, 352.0, 266.0, 20.0, 134.0, 150.0
+    left, right, y, down, start, room = scene.places("all-reduce-counters")
     names = ("hops", "sent-per-chip", "time-so-far")
     told = [scene.row(left, right, y + down * i, t(name)) for i, name in enumerate(names)]
     y = level = y + 3 * down + (4 if scene.narrow else 18)
@@ -316,6 +312,74 @@ def _packets(messages: list[Message], at: dict[int, Message], busy: set[int]) ->
                 free = (i for i in range(_PACKETS) if i not in took and fits(i, one))
                 took.update(dict.fromkeys(islice(free, 1), one))
     return took
+
+
+def exchange(times: Mapping[str, tuple[float, float]], sent: tuple[float, float]) -> Moving:
+    """Dispatch and combine of a mixture on nine times eight chips: where one token's copies go.
+
+    Parameters
+    ----------
+    times : by choice, s of dispatch and combine: on a switch for all, then by ports of machines.
+    sent : bytes that each chip sends in them.
+
+    Examples
+    --------
+    >>> list(exchange({"rack": (8e-6, 16e-6), "ports": (1e-4, 2e-4)}, (8e6, 16e6)).scenes)
+    ['rack', 'ports']
+    """
+    drawn = {name: both(_exchanged, name, times, sent) for name in times}
+    return Moving("exchange", drawn, label=t("moving-exchange-choice"), still=2)
+
+
+def _exchanged(
+    width: float, name: str, times: Mapping[str, tuple[float, float]], sent: tuple[float, float]
+) -> Scene:
+    scene, given, totals = Scene(width, 0), GIVEN["exchange"], {k: sum(v) for k, v in times.items()}
+    left, top, across, down, x, y, end = scene.places("exchange")
+    whole, pace = name == next(iter(times)), paced(max(totals.values()), _SECONDS)
+    own, wide, visited = given["sender"] // 8, across * 8, given["visited"]
+    # From a chip to the switch or its machine's port, to that of the other end, and to its chip.
+    hops = [way / 3 / pace for way in times[name] for _ in range(3)]
+    said = {"there": n(times[name][0], "s"), "time": n(totals[name], "s"), "many": n(len(visited)),
+            "out": n(sum(chip // 8 != own for chip in visited)),
+            "slower": n(totals[name] / min(totals.values()), digits=2)}  # fmt: skip
+    corners = [(left + across * (i % 8), top + down * (i // 8)) for i in range(72)]
+    edge = {"tone": "none", "line": "muted", "round": 4}
+    scene.rect(left - 4, top - 3, wide, down * 9 - 4, opacity=float(whole), **edge)
+    scene.line(left - 35, top, left - 35, top + down * 9 - 10, line="network", thick=2)
+    for _, at in corners[::8]:  # machines with ports, or parts of one switch
+        scene.rect(left - 4, at - 3, wide, down - 4, opacity=float(not whole), **edge)
+        start, high = (at - 3, down) if whole else (at + 6, 12)
+        scene.rect(left - 46, start, 22, high, tone="network", opacity=0.35)
+    lines = dict.fromkeys(visited, "math") | {given["sender"]: "chip"}
+    chips = [
+        scene.rect(
+            *at, across - 9, down - 11, tone="grid", round=2, thick=2, line=lines.get(i, "none")
+        )
+        for i, at in enumerate(corners)
+    ]
+    packets = [scene.rect(0, 0, 7, 7, tone="network", round=1) for _ in visited]
+    time, moved = (scene.row(x, end, y + 24 * i, t(key)) for i, key in enumerate(given["counted"]))
+    for i, (way, total) in enumerate(totals.items()):
+        bar, _ = scene.gauge(x, end, y + 68 + 46 * i, way, n(total, "s"), tone="network",
+                             opacity=1.0 if way == name else 0.4)  # fmt: skip
+        bar.to(width=total * (end - x) / max(totals.values()))
+    scene.label(x, y + 154, t("moving-pace").format(time=n(pace, "s")), size=12)
+    for step, stage in enumerate(given["rack" if whole else "ports"]):
+        scene.step(t(f"moving-exchange-{stage}").format(**said), [*hops, 0.8][step], first=not step)
+        time.to(text=Running(pace * sum(hops[:step]), "s"))
+        moved.to(text=Running(sum(sent[: step // 3]), "B"))
+        for i, (packet, target) in enumerate(zip(packets, visited, strict=True)):
+            (x, y), (to, low), far = corners[given["sender"]], corners[target], target // 8
+            ends = (x + 2 + 8 * (i % 4), y + 2 + 9 * (i // 4)), (to + 11, low + 7)
+            ports = [
+                (left - 46 + 13 * (i % 2), top + down * at + 7 * (i // 2)) for at in (own, far)
+            ]
+            stops = [ends[0], *(ends if far == own and not whole else ports), ends[1]]
+            at = stops[min(step, 6 - step)]
+            packet.to(x=at[0], y=at[1], width=13 if step in (4, 5) else 7)
+            chips[target].to(tone="math-soft" if step >= 3 else "grid")
+    return scene
 
 
 # Chips of the axis that shards; seconds that a player takes for the slowest way
@@ -429,11 +493,8 @@ class _Blocks:
             (float(one.estimate.t_math), float(one.estimate.t_network)) for one in every.values()
         ]
         self.pace = paced(max(map(sum, times)), _SHARDED_SECONDS)
-        scene = self.scene = Scene(width, 336)
-        left, gap, room, high, across, in_line = 10.0, 12.0, 450.0, 58.0, 114, 4
-        if scene.narrow:
-            scene.height, left, gap, room = 434, 8.0, 9.0, 344.0
-            high, across, in_line = 44.0, 172, 2
+        scene = self.scene = Scene(width, 0)
+        left, gap, room, high, across, in_line = scene.places("sharded-matmul")
         wide = sum(sizes[columns] for _, columns in _SHAPES.values())
         self.px = min((room - 2 * gap - 12) / wide, high / max(sizes["B"], sizes["D"]))
         x, self.lefts = left + 6, dict[str, float]()
@@ -486,9 +547,7 @@ class _Blocks:
 
     def _counters(self, done: Sharded, slowest: float) -> None:
         scene, estimate = self.scene, done.estimate
-        left, right, y, down, start, room = 482.0, 712.0, 40.0, 28.0, 482.0, 230.0
-        if scene.narrow:
-            left, right, y, down, start, room = 8.0, 352.0, 326.0, 22.0, 142.0, 142.0
+        left, right, y, down, start, room = scene.places("sharded-matmul-counters")
         kinds = [one.collective for one in done.steps] or [t("nothing")]
         scene.text(left, y, kinds[0], bold=True)
         scene.value(right, y, f"V = {n(sum(one.bytes for one in done.steps), 'B')}")

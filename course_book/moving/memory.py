@@ -68,13 +68,9 @@ def _squares(width: float, chip: Accelerator) -> Scene:
     works = {name: float(ridge(peak, path)) for name, (path, _) in paths.items()}
     near = next(iter(works.values()))
     times = {name: work / near for name, work in works.items()}
-    scene = Scene(width, 320, t("moving-hierarchy-flop").format(t=n(1 / near, "s")), 1.5)
-    left, top, frame, apart, thick = 12.0, 26.0, 280.0, 54, 10
+    scene = Scene(width, 0, t("moving-hierarchy-flop").format(t=n(1 / near, "s")), 1.5)
     # Columns: the name, the bandwidth where there is room, the time, the work.
-    columns, first, above = (342.0, 506.0, 616.0, 712.0), 86.0, 52.0
-    if scene.narrow:
-        scene.height, left, top, frame, apart, thick = 492, 30.0, 24.0, 300.0, 31, 6
-        columns, first, above = (22.0, 0.0, 245.0, 352.0), top + frame + 44, top + frame + 24
+    left, top, frame, apart, thick, columns, first, above = scene.places("hierarchy")
     bottom, start = top + frame, columns[0] - 18
     squares = {
         name: scene.rect(left, top, frame, frame, tone=paths[name][1], opacity=0)
@@ -113,7 +109,7 @@ def _squares(width: float, chip: Accelerator) -> Scene:
         """The frame holds so many FLOP, with so many paths in view."""
 
         def side(work: float) -> float:
-            return min(frame, frame * sqrt(work / 10**power))
+            return float(min(frame, frame * sqrt(work / 10**power)))
 
         view.to(text=t("moving-hierarchy-view").format(w=_flop(10**power)))
         grain.to(x=left, y=bottom - side(1.0), width=side(1.0), height=side(1.0))
@@ -410,12 +406,10 @@ def _stacks(
 ) -> Scene:
     """A row for each technique, those before it faint."""
     memory, stacks = float(chip.memory or 0), list(rows.values())
-    apart, high, top, left, right, end = 34.0, 22.0, 36.0, 196.0, 620.0, 708.0
-    scene = Scene(width, top + apart * most + 62)
-    if scene.narrow:
-        apart, high, top, left, right, end = 42.0, 18.0, 46.0, 8.0, 352.0, 352.0
-        scene.height = top + apart * most + 96
+    scene = Scene(width, 0)
+    apart, high, top, left, right, end = scene.places("shrink")
     low = top + apart * most
+    scene.height += low
     bars = [
         (
             [scene.rect(left, y, 0, high, opacity=0, thick=1, **look) for look in _PARTS.values()],
@@ -446,7 +440,7 @@ def _stacks(
         px = (right - left) / max(_BEYOND * memory, *near)
 
         def at(amount: float, px: float = px) -> float:
-            return min(left + amount * px, right)
+            return float(min(left + amount * px, right))
 
         edge, half = at(memory), 4.0 * len(named.at("text", 0))
         line.to(x1=edge, x2=edge)

@@ -1,5 +1,6 @@
 """What multiprocessors do: waves of tiles, the loads of a warp, slices that arrive in turn."""
 
+from itertools import product
 from math import ceil
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from course_lib.core.checks import CourseError
 from course_lib.specs import Accelerator
 from course_lib.workloads.occupancy import Slice
 from course_tools.measured import gaps
-from course_book.moving.scene import Moving, Running, Scene, both
+from course_book.moving.scene import GIVEN, Moving, Running, Scene, both
 from course_book.text import n, t
 
 ACROSS = 12  # Multiprocessors in a row of the picture
@@ -142,10 +143,8 @@ def coalescing() -> Moving:
 def _loads(width: float, pattern: _Pattern) -> Scene:
     sector, want = n(ops.SECTOR, "B"), ops.WARP * SIZE
     start = t("moving-warp-start").format(threads=n(ops.WARP), size=n(SIZE, "B"), sector=sector)
-    scene = Scene(width, 350, start, 2.6)
-    left, top, across, down, x, y, end = 16.0, 78.0, 10.0, 8.0, 376.0, 108.0, 704.0
-    if scene.narrow:
-        scene.height, left, down, x, y, end = 478, 20.0, 7, 20.0, top + 7 * SIDE + 34, 340.0
+    scene = Scene(width, 0, start, 2.6)
+    left, top, across, down, x, y, end = scene.places("coalescing")
     wide, high = across * ops.SECTOR / SIZE, down - 1
     scene.text(left, 20, t("moving-warp-threads").format(threads=n(ops.WARP)), bold=True)
     scene.text(left, top - 9, t("moving-warp-memory").format(sector=sector), bold=True)
@@ -217,12 +216,8 @@ def stages(one: Slice) -> Moving:
 
 def _slices(width: float, one: Slice, many: int) -> Scene:
     turns = one.timeline(many, SLICES)
-    scene = Scene(width, 284, t("moving-stages-start").format(held=n(one.held, "B")), 2.6)
-    left, end, top = 16.0, 704.0, 52.0
-    keys = [(left, 22.0), (250.0, 22.0), (470.0, 22.0)]
-    if scene.narrow:
-        scene.height, top, end, left = 324, 92.0, 348.0, 12.0
-        keys = [(left, 22.0), (left, 42.0), (left, 62.0)]
+    scene = Scene(width, 0, t("moving-stages-start").format(held=n(one.held, "B")), 2.6)
+    left, end, top, keys = scene.places("stages")
     high = min(56.0, (ROWS - 8 * (many - 1)) / many)
     scale = (end - left) / one.timeline(1, SLICES)[-1].done
     parts = {"waits": ("memory", 0.3), "arrives": ("memory", 1.0), "math": ("math", 1.0)}
@@ -266,4 +261,73 @@ def _slices(width: float, one: Slice, many: int) -> Scene:
         held=n(many * one.held, "B"),
     )  # fmt: skip
     scene.step(said)
+    return scene
+
+
+def multicast(per_clock: float, deep: int) -> Moving:
+    """A slice for four tiles: fetched by each alone, by pairs, or once for two pairs of a cluster.
+
+    Parameters
+    ----------
+    per_clock : FLOP that the tensor cores of one multiprocessor do in a clock.
+    deep : numbers of a row in a slice, in bf16.
+
+    Examples
+    --------
+    >>> list(multicast(8192, 64).scenes)
+    ['1', '2', '4']
+    """
+    scenes = {n(blocks): both(_fetched, blocks, per_clock, deep) for blocks in (1, 2, 4)}
+    return Moving("multicast", scenes, label=t("kernel-cluster-blocks"), start=n(4), still=3)
+
+
+def _fetched(width: float, blocks: int, per_clock: float, deep: int) -> Scene:
+    scene, given = Scene(width, 0), GIVEN["multicast"]
+    boxes, size, kept, way, there, legend, (start, end, low), (x, y) = scene.places("multicast")
+    by, (high, wide) = given["by"][str(blocks)], given["tile"]
+    # What each of four tiles needs, two above two: a block of rows, and columns in two halves.
+    wanted = [(tile, part) for tile in range(4) for part in range(3)]
+    kinds = [2 * (tile // 2) + part + 1 if part else tile % 2 for tile, part in wanted]
+    fetches = len(set(zip(by, kinds, strict=True)))
+    block, clocks = 2 * high * deep, 2 * high * wide * deep / per_clock  # byte, of bf16
+    moved = 6 * block, fetches * block
+    said = {"memory": n(moved[0], "B"), "cache": n(moved[1], "B"), "high": n(high),
+            "wide": n(wide), "feed": n(moved[1] / 4 / clocks, digits=2)}  # fmt: skip
+
+    def place(step: int, i: int) -> tuple[float, float]:
+        (tile, part), who = wanted[i], by[i]
+        look, at = (kept, kinds[i]) if step < 2 else (there, part)
+        box = boxes[step if step < 2 else 2 + (who if part and step < 4 else tile)]
+        if step == 2:  # on the way, side by side unless they are one
+            look, at, box = way, 3 * who + part, (0, 0)
+        left, top, across, down = look
+        return box[0] + left + across * at, box[1] + top + down * at
+
+    drawn = [scene.rect(*box, tone="none", line="muted", round=4) for box in boxes]
+    for (left, top, *_), name in zip(boxes, given["names"], strict=True):
+        scene.label(left + 6, top + 16, name, size=12)
+    looks = [{"tone": tone, "round": 2} for tone in ("chip", "cache")]
+    named = dict(zip(map(t, given["legend"]), looks, strict=True))
+    scene.legend(named, legend[0], legend[1], 170, 2, size=12)
+    for step, i in product((0, 1), given["once"]):  # what stays where it was
+        scene.rect(*place(step, i), size, 11, opacity=0.3, **looks[kinds[i] > 1])
+    packets = [scene.rect(0, 0, size, 11, **looks[kind > 1]) for kind in kinds]
+    bars = [
+        scene.gauge(start, end, low + 44 * i, t(f"moving-multicast-{tone}"), "", tone=tone)
+        for i, tone in enumerate(("memory", "cache"))
+    ]
+    scene.text(x, y, t("moving-multicast-feed").format(**said), bold=True, size=22)
+    scene.label(x, y + 22, t("moving-multicast-each"))
+    for step, stage in enumerate(given["stages"]):
+        says = t(f"moving-multicast-{stage.format(blocks)}").format(**said)
+        scene.step(says, 0.1 * fetches if step in (1, 2) else 0.8, first=not step)
+        for i, packet in enumerate(packets):
+            x, y = place(step, i)
+            packet.to(x=x, y=y, opacity=0.5 if place(3, i) != place(max(step, 3), i) else 1)
+        for one in drawn[2:]:
+            one.to(tone="math-soft" if step == 4 else "none")
+        for i, (bar, told) in enumerate(bars):
+            come = moved[i] if step > 2 * i else 0
+            bar.to(width=come / (12 * block) * (end - start))
+            told.to(text=Running(come, "B"))
     return scene

@@ -102,6 +102,12 @@ class Scene:
         """Whether it is drawn for a phone."""
         return self.width < WIDE
 
+    def places(self, name: str) -> list[Any]:
+        """What it has where, from the data file, which gives its height, too."""
+        found: list[Any] = GIVEN["places"][name]["narrow" if self.narrow else "wide"]
+        self.height = found[0]
+        return found[1:]
+
     def step(self, says: str = "", seconds: float = 0.8, *, first: bool = False) -> None:
         """Begin the next step, or say what the first is: what shapes do now belongs to it."""
         if first:

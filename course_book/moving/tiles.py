@@ -62,10 +62,8 @@ def _product(width: float, chip: Accelerator, size: int, side: int, least: int) 
     many = size // side
     whole, once = ops.tiled_matmul(size, size, size, side, side), ops.matmul(size, size, size)
     step, name = roofline(whole, chip), f"{n(side)} × {n(side)}"
-    scene = Scene(width, 346, t("moving-tile-start"), 2.6)
-    x0, y0, s, clocks_at = 30, 24, 138, (372, 30, 330)
-    if scene.narrow:
-        scene.height, x0, s, clocks_at = 624, 32, 141, (16, 366, 328)
+    scene = Scene(width, 0, t("moving-tile-start"), 2.6)
+    x0, y0, s, clocks_at = scene.places("tile")
     right, low, cell = x0 + s + 14, y0 + s + 14, s / many
     for x, y in ((x0, low), (right, y0), (right, low)):
         scene.rect(x, y, s, s, tone="none", line="muted")
@@ -162,10 +160,8 @@ def _attention(width: float, chip: Accelerator, length: int, head: int, block: i
     if block:
         whole = roofline(ops.attention_tiled(1, length, *sizes, rows=block), chip)
         start, many = t("moving-flash-tiled-start").format(rows=n(block)), length // block
-    scene = Scene(width, 316, start, 2.6)
-    x, y, s, clocks_at = 80, 98, 188, (392, 34, 312)
-    if scene.narrow:
-        scene.height, x, clocks_at = 588, 85, (16, 330, 328)
+    scene = Scene(width, 0, start, 2.6)
+    x, y, s, clocks_at = scene.places("flash")
     cell, thin, end, ups = s / many, 22.0, x + s + 12, (34, 62)
     edge = {"tone": "none", "line": "muted"}
     scene.rect(x - 34, y, thin, s, **edge)

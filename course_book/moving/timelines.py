@@ -420,11 +420,8 @@ def _backward(width: float, batch: int, one: _Pass, longest: float, needed: floa
     times = sorted({0.0} | {time for span in (*one.math, *one.network) for time in span})
     events = [b for a, b in pairwise([-1.0, *times]) if b - a > 1e-9 * one.done]
     pace = paced(longest, _SECONDS)
-    scene = Scene(width, 216)
-    left, room, tops, y, down, end = 140.0, 570.0, (10.0, 70.0), 146.0, 22.0, 470.0
-    if scene.narrow:
-        scene.height, left, room, tops = 268, 8.0, 344.0, (26.0, 102.0)
-        y, down, end = 178.0, 21.0, 352.0
+    scene = Scene(width, 0)
+    left, room, tops, y, down, end = scene.places("backward")
     high, px, over = 36.0, room / longest, one.math[-1].until
     for name, top in zip(("compute-time", "network-time"), tops, strict=True):
         scene.label(8, top - 8 if scene.narrow else top + 23, t(name))
@@ -643,10 +640,9 @@ def _rows(width: float, plan: _Schedule, ways: Mapping[str, _Schedule], forward:
     pace, events = paced(longest, _STEP_SECONDS), plan.events
     row, top = 38.0 if plan.stages <= 4 else 26.0, 22.0
     low = top + row * plan.stages
-    scene = Scene(width, low + 112)
-    left, end, x, right, counted = 76.0, 708.0, 76.0, 460.0, low + 50
-    if scene.narrow:
-        scene.height, left, end, x, right, counted = low + 146, 22.0, 352.0, 8.0, 352.0, low + 66
+    scene = Scene(width, 0)
+    left, end, x, right, counted = map(float, scene.places("pipeline"))
+    scene.height, counted = scene.height + low, counted + low
     px = (end - left) / longest * second
     tops = [top + row * stage for stage in range(plan.stages)]
     for stage, y in enumerate(tops):

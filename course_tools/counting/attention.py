@@ -28,6 +28,9 @@ MODELS = {
 # numbers: it decays, is asked by the key, takes in the difference, and is asked by the query
 # [yang2024].
 STATE, UPDATE = "fp32", 7
+# Format of an indexer's keys, whatever the cache is in: fp8, and 128 numbers share an fp32 scale,
+# so that 64 have 16 bits of it. Its own code keeps them so [deepseek-v3.2-readme].
+INDEXED = "fp8/64"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ def attention_layer(kind: str, context: ArrayLike, kv: str = "bf16") -> LayerAtt
         tokens that an indexer chooses, which scores all; ``"linear"`` has a state, which each token
         reads and writes; ``"hybrid"`` is the mean of a model's layers.
     context : tokens in view, the new one included. Broadcasts.
-    kv : format of what is cached for each token.
+    kv : format of what is cached for each token, but for an indexer's keys.
 
     References
     ----------
@@ -65,7 +68,7 @@ def attention_layer(kind: str, context: ArrayLike, kv: str = "bf16") -> LayerAtt
     ...     one = attention_layer(kind, 32768)
     ...     print(kind, round(one.kept / 1e6, 1), round(one.flops / one.bytes, 2))
     grouped 134.2 4.0
-    sparse 46.1 100.64
+    sparse 42.1 159.21
     linear 2.2 0.85
     """
     seen, key = whole("context", context), MODELS[known("kind", kind, MODELS)]
@@ -76,7 +79,9 @@ def attention_layer(kind: str, context: ArrayLike, kv: str = "bf16") -> LayerAtt
         near = _sized("deepseek-v3", np.minimum(seen, config["index_topk"]), kv)
         kept = _sized("deepseek-v3", seen, kv).kept - near.kept
         size = 1, config["index_head_dim"]
-        scores = _own(seen, config["index_n_heads"], size, kv, value_dim=1, values_in_keys=True)
+        scores = _own(
+            seen, config["index_n_heads"], size, INDEXED, value_dim=1, values_in_keys=True
+        )
         return near.plus(scores).plus(LayerAttention(kept, 0.0, 0.0))
     of_key = config["linear_key_head_dim"]
     wide = config["linear_num_value_heads"] * config["linear_value_head_dim"]

@@ -108,3 +108,43 @@ def test_steps_last_as_long_as_they_take(picture):
         time = net.all_reduce(SIZE, LINK, GROUPS[algorithm], algorithm=algorithm)
         paces.add(round(time / sum(scene.seconds[:-1]), 9))
     assert paces == {3e-6}
+
+
+EXCHANGE = {"rack": (8e-6, 15.5e-6), "ports": (1.3e-4, 2.5e-4)}
+
+
+@pytest.mark.parametrize("way", EXCHANGE)
+@pytest.mark.parametrize("size", [0, 1])
+def test_copies_go_to_the_chips_that_are_framed_and_come_back(way, size):
+    scene = moving.exchange(EXCHANGE, (7.2e6, 14e6)).scenes[way][size]
+    chips = [s for s in scene.shapes if s.at("tone", 0) == "grid" and "stroke-width" in s.fixed]
+    framed = [one for one in chips if one.at("line", 0) == "math"]
+    source = next(one for one in chips if one.at("line", 0) == "chip")
+    copies = [
+        one for one in scene.shapes if one.at("tone", 0) == "network" and one.fixed.get("rx") == "1"
+    ]
+    assert len(chips) == 72
+    assert len(copies) == len(framed) == 8
+
+    def inside(chip, copy, step):
+        x, y, wide, high = (chip.at(name, 0) for name in ("x", "y", "width", "height"))
+        return x <= copy.at("x", step) <= x + wide and y <= copy.at("y", step) <= y + high
+
+    assert all(sum(inside(chip, copy, 3) for copy in copies) == 1 for chip in framed)
+    for step in (0, 6):
+        assert all(inside(source, copy, step) for copy in copies)
+    # Left of all chips stand the switch and the ports: inside a machine, no copy passes one.
+    passed = [copy for copy in copies if copy.at("x", 2) < min(one.at("x", 0) for one in chips)]
+    local = [one for one in framed if one.at("y", 0) == source.at("y", 0)]
+    assert len(passed) == len(copies) - (way == "ports") * len(local)
+
+
+def test_an_exchange_plays_at_true_relative_speed():
+    scenes = moving.exchange(EXCHANGE, (7.2e6, 14e6)).scenes
+    played = {way: sum(wide.seconds[:-1]) for way, (wide, _) in scenes.items()}
+    ratio = sum(EXCHANGE["ports"]) / sum(EXCHANGE["rack"])
+    assert played["ports"] / played["rack"] == pytest.approx(ratio)
+    for way, (wide, _) in scenes.items():
+        last = len(wide.says) - 1
+        said = [one.at("text", last) for one in wide.shapes if one.tag == "text"]
+        assert {n(sum(EXCHANGE[way]), "s"), n(21.2e6, "B")} <= set(said)

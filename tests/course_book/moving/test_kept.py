@@ -14,6 +14,8 @@ PICTURES = {
     "waves": lambda: moving.waves(chip("a100-sxm-80")),
     "coalescing": moving.coalescing,
     "batching": lambda: moving.batching("llama-3-8b", H100),
+    "exchange": lambda: moving.exchange({"a": (8e-6, 16e-6), "b": (1e-4, 2e-4)}, (7e6, 14e6)),
+    "multicast": lambda: moving.multicast(8192, 64),
     "guesses": lambda: moving.guesses({"1": (0.2, 1.0), "256": (0.3, 3.3)}),
     "pipeline": lambda: moving.pipeline(4, 8, forward=0.1),
     "stages": lambda: moving.stages(occupancy.slice_of(H100, 128, 128, 64, patch=(11, 12))),

@@ -112,3 +112,28 @@ def test_slices_keep_the_turns_that_the_library_gives_them(many, size):
 def test_a_slice_that_fits_only_once_is_refused():
     with pytest.raises(CourseError, match="twice at least"):
         moving.stages(occupancy.slice_of(chip("h100-sxm"), 256, 256, 256))
+
+
+TILES = {1: (128, 256), 2: (256, 256), 4: (256, 512)}
+
+
+@pytest.mark.parametrize("blocks", TILES)
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize(("per_clock", "deep"), [(8192, 64), (4096, 32)])
+def test_a_cluster_fetches_what_one_tile_of_its_size_needs(blocks, size, per_clock, deep):
+    scene = moving.multicast(per_clock, deep).scenes[n(blocks)][size]
+    last = len(scene.says) - 1
+    packets = [s for s in scene.shapes if s.tag == "rect" and s.at("opacity", 0) == 1][-14:]
+    packets = [s for s in packets if s.at("height", 0) == 11]
+    assert len(packets) == 12
+    high, wide = TILES[blocks]
+    each = 2 * deep * (high + wide) / blocks  # byte that a multiprocessor gets from the L2
+    # Each block of rows and each half of columns has as many bytes; some leave as one.
+    leave = {(s.at("x", 2), s.at("y", 2)) for s in packets}
+    assert len(leave) * 2 * deep * 128 == 4 * each
+    assert len({(s.at("x", 1), s.at("y", 1)) for s in packets}) == 6  # memory sends each once
+    assert len({(s.at("x", 4), s.at("y", 4)) for s in packets}) == 12  # and all have what they need
+    said = [s.at("text", last) for s in scene.shapes if s.tag == "text"]
+    assert {n(6 * 256 * deep, "B"), n(4 * each, "B")} <= set(said)
+    feed = per_clock * (high + wide) / (high * wide)
+    assert any(text.startswith(n(feed, digits=2)) for text in said)
