@@ -32,6 +32,13 @@ UNEQUAL = 1.15
 SPREAD = 2.5
 # Calls from which durations of a collective can be compared.
 FEW = 4
+# Work of a device over that of the busiest, below which no rank of the program runs on it.
+LEAST_WORK = 0.1
+# B/s that a chip's network port carries at least, and µs until a collective begins: what takes
+# several times as long as both say waits, for another rank or for the network.
+PORT, LATENCY = 25e9, 1_000.0
+# Launches for each row of a device from which most of its rows were not collected.
+UNCOLLECTED = 2.0
 
 
 class OnDevice:
@@ -67,14 +74,19 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
         places = rows.of(*ON_DEVICE)
         named = np.array([name for name, _ in rows.lanes])[rows.lane[places]]
         mine = [OnDevice(rows, str(one), places[named == one]) for one in sorted(set(named))]
+        most = max((one.busy.total for one in mine), default=0.0)
+        mine = [one for one in mine if one.busy.total >= LEAST_WORK * most]
         if not mine:
             continue
         host = gaps.Host(rows)
-        first, last = gaps.window(rows)
-        first = max(first, min(one.first for one in mine))
-        last = max(min(last, max(one.last for one in mine)), first)
-        outside = gaps.between_steps(rows, first, last)
+        # Devices that work at times far apart are of machines that have not the same clock.
+        begun, ended = [one.first for one in mine], [one.last for one in mine]
+        apart = max(begun) - min(ended) > max(np.subtract(ended, begun))
         for device in mine:
+            first, last = gaps.window(rows)
+            first = max(first, device.first if apart else min(begun))
+            last = max(min(last, device.last if apart else max(ended)), first)
+            outside = gaps.between_steps(rows, first, last)
             _kernels(found, device, chip, multiprocessors)
             _copies(found, device)
             # What no step holds is nobody's time, unless the device works.
@@ -85,7 +97,8 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
             host.gaps(found, idle, launched, len(device.places))
         every += mine
         cold |= host.cold
-        found.lack(host=not host.rows, window=rows.kept < 1)
+        uncollected = host.launched > UNCOLLECTED * len(places)
+        found.lack(host=not host.rows, window=rows.kept < 1, device=uncollected)
     many = len(every)
     found.when["compute"] = [one.compute for one in every]
     found.when["copies"] = [one.working(one.copy) for one in every]
@@ -105,9 +118,16 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
     found.lack(
         shapes=not shapes and ("graph" not in found.lacks or bool(types)),
         chip=chip is None,
-        ranks=many == 1 and len(every[0].comm),
+        ranks=many < max(_world(recordings[0]), 2) and any(len(one.comm) for one in every),
     )
     return found
+
+
+def _world(rows: Rows) -> int:
+    """Of how many ranks a recording says that it is one; 0 where it does not."""
+    held = rows.head.get("distributedInfo")
+    size = held.get("world_size") if isinstance(held, dict) else 0
+    return size if isinstance(size, int) else 0
 
 
 def _kernels(
@@ -214,7 +234,10 @@ def _waits(every: list[OnDevice]) -> list[Floats]:
         for one in np.unique(types):
             members = np.flatnonzero(types == one)
             low, high = np.percentile(mine[members], (10, 90))
-            if len(members) >= FEW and high > SPREAD * max(low, 1e-9):
+            moved = device.rows.types[one].bytes
+            carried = 2 * moved / PORT / SECOND + LATENCY if moved else low
+            low = min(low, carried) if len(members) >= FEW else carried
+            if high > SPREAD * max(low, 1e-9):
                 waited[members] = np.maximum(mine[members] - low, 0.0)
     return waits
 

@@ -28,6 +28,8 @@ ALIGNED = 16
 # Blocks for each multiprocessor up to which an incomplete last wave is told apart.
 SMALL = 4
 CHAINED = ("elementwise", "reduce")
+# Products of which attention in pieces has one before its softmax, and one behind it.
+SCORES = ("aten::bmm", "aten::baddbmm")
 # A kernel that somebody wrote for the occasion; those of libraries are templates, or have no
 # arguments in their name.
 OWN = re.compile(r"(void )?\w+\(.*\*")
@@ -72,6 +74,11 @@ class Candidate:
         """Bytes of an element of its largest operand."""
         largest = max(self.inputs, key=lambda one: one.elements, default=None)
         return names.BYTES.get(largest.dtype, 0) if largest else 0
+
+    @property
+    def attends(self) -> bool:
+        """Whether it may weigh the scores of attention."""
+        return "softmax" in self.name
 
     @property
     def own(self) -> bool:
@@ -196,7 +203,8 @@ class Candidates:
 
     def chained(self, seconds: Floats, real: Places) -> Floats:
         """What fusing saves of each of these rows: in a run on one lane of those that only pass
-        arrays on, all but the longest; of the same over and over, which may be no chain, half.
+        arrays on, all but the longest; of the same over and over, which may be no chain, half; of
+        the scores of attention, which one operator would keep on the chip, all.
         """
         saved = np.zeros(len(seconds))
         lane = self.rows.lane[self.places[real]].astype(np.int64)
@@ -206,6 +214,7 @@ class Candidates:
             return saved
         which, times = self.which[real], seconds[real]
         kinds = np.array([one.kind in CHAINED for one in self.each])[which]
+        softmax = np.array([one.attends for one in self.each])[which]
         new = np.ones(len(real), bool)
         new[1:] = ~(kinds[1:] & kinds[:-1] & (lane[1:] == lane[:-1]))
         run, first = np.cumsum(new) - 1, np.flatnonzero(new)
@@ -216,7 +225,14 @@ class Candidates:
         varied = np.bincount(run, weights=differs) > 0
         part = 1 - np.maximum.reduceat(times, first) / np.where(total > 0, total, 1)
         chains = (np.bincount(run) > 1) & kinds[first]
-        saved[real] = times * np.where(chains, part * np.where(varied, 1.0, 0.5), 0.0)[run]
+        scores = np.array([one.name in SCORES for one in self.each])[which]
+        copies = np.array([one.kind == "copy" for one in self.each])[which]
+        after = np.concatenate([first[1:], [0]])
+        after = np.where(copies[after], (after + 1) % len(real), after)
+        between = kinds[first] & scores[first - 1] & scores[after]
+        attends = between & (np.bincount(run, weights=softmax) > 0)
+        kept = np.where(chains, part * np.where(varied, 1.0, 0.5), 0.0)
+        saved[real] = times * np.where(attends, 1.0, kept)[run]
         return saved
 
     def book(

@@ -36,15 +36,16 @@ OUTWEIGHS = 2.5
 SMALL = 1e-6
 # Operators that are listed.
 TOP = 10
-# Confidence of what is asked, not said: below a half.
-ASKED = 0.45
+# Confidence of what is asked, not said: below a half; and of an exchange of which some ranks show,
+# which may carry or wait.
+ASKED, PARTLY = 0.45, 0.75
 # Share of the time from which a device is busy all the time, for no cause could explain the rest;
 # and below which it is not.
 BUSY, IDLE = 1 - ENOUGH, 0.5
 # Times its bound up to which an operator is mostly near it.
 MOSTLY = 4.0
-# Part of an operator's time that goes with a cause, from which it answers a question.
-SHOWN = 0.3
+# Part of an operator's time that goes with a cause, from which it answers a question, or is gone.
+SHOWN, WHOLLY = 0.3, 0.9
 # How far the memory in a chip's table and that of a trace may be apart: reserved, or GB for GiB.
 MEMORY = 0.1
 
@@ -307,8 +308,9 @@ def _chip(
 
 
 def _family(one: Accelerator) -> str:
-    """The word by which names of devices have a chip: of A100-40, it is A100."""
-    return re.split(r"[\s-]+", one.short.upper())[0]
+    """The word by which names of devices have a chip: of A100-40 A100, of RTX 3090 3090."""
+    words = re.split(r"[\s-]+", one.short.upper())
+    return next((word for word in words if re.search(r"\d", word)), words[0])
 
 
 def _whole(found: Account, cause: str, *, sure: bool = False) -> float:
@@ -351,9 +353,10 @@ def _root_cause(found: Account, window: float) -> tuple[list[tuple[str, float]],
     # The larger part of a loss is the one to begin with, the surer the more of it that is.
     sure *= min(0.6 + 0.8 * max(2 * most / loss - 1, 0.0), 1.0)
     # One rank does not show the others; nor operators alone whether they only launch on a device.
-    alone = {"load-imbalance": found.devices == 1, "launch-bound": "cpu" in found.lacks}
-    asked = unsure or roof > OUTWEIGHS * share or alone.get(cause, False)
-    return ranked, cause, min(sure, ASKED) if asked else sure
+    alone = "cpu" in found.lacks or (cause == "load-imbalance" and found.devices == 1)
+    asked = unsure or roof > OUTWEIGHS * share or alone
+    most = ASKED if asked else PARTLY if cause in WHOLES[1] and "ranks" in found.lacks else 1.0
+    return ranked, cause, min(sure, most)
 
 
 def _observed(
@@ -368,9 +371,11 @@ def _observed(
     """
     if cause == "unknown" or not evidence:
         return (), True
-    answers = _answers(found, evidence[0].what, operators, chip)
     ends = [i for i, fork in enumerate(FLOW) if cause in fork.causes] or [len(FLOW)]
     passed: list[tuple[str, str]] = []
+    name, goes = evidence[0].what, evidence[0].seconds
+    answers = _answers(found, name, operators, chip)
+    whole = any(one.name == name and goes > WHOLLY * one.seconds for one in operators)
     for i, fork in enumerate(FLOW):
         answer = answers[fork.key]
         passed.append((fork.key, answer))
@@ -380,6 +385,8 @@ def _observed(
             return tuple(passed), True
         # A narrower format is one way to move less; and nothing need be left to fuse.
         moves = fork.key == "memory" and cause in ("wrong-format", "at-roof")
+        # What goes as a whole, as softmax from attention, need not be near its bound.
+        moves |= fork.key == "near" and cause == "unfused-elementwise" and whole
         if answer == fork.answer and not moves:
             return tuple(passed), False
         if i == ends[-1]:

@@ -119,7 +119,7 @@ class OpType(NamedTuple):
     kind, name : one of the numbers above, and as written.
     dims, strides, types : of an operator's inputs.
     grid : of a kernel, as many numbers as were written.
-    bytes : of a copy.
+    bytes : of a copy, or what a collective takes.
     concrete : an operator's arguments that are no tensors, as written.
     """
 
@@ -325,6 +325,9 @@ class OncePass:
             inputs = [_list(one) for one in shapes] or [(), (), ()]
             grid = tuple(max(_whole(one), 1) for one in _list(args.grid))
             moved = (_number(args.bytes) or 0.0) if kind == COPY else 0.0
+            if kind == KERNEL and args.sent is not None:
+                sent, dtype = _number(args.sent) or 0.0, names.dtype(str(args.dtype))
+                moved = sent * names.BYTES.get(dtype or "", 0)
             types = [str(one) for one in inputs[2]]
             words = [str(one) for one in _list(said)]
             self.types.append(OpType(kind, name, inputs[0], inputs[1], types, grid, moved, words))

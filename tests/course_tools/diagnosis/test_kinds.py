@@ -208,7 +208,7 @@ def test_one_rank_alone_is_asked_and_several_files_are_said(tmp_path):
     whole = others.ranks()
     files = []
     for rank in range(4):
-        mine = [row for row in whole["traceEvents"] if row["pid"] in (77, rank)]
+        mine = [row for row in whole["traceEvents"] if row["pid"] in (77 + 10 * rank, rank)]
         shift = 1e9 * rank  # no two machines have one clock
         rows = [{**row, "ts": row["ts"] + shift, "pid": row["pid"] % 7} for row in mine]
         files.append(tmp_path / f"rank{rank}.json")
