@@ -81,7 +81,7 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
         host = gaps.Host(rows)
         # Devices that work at times far apart are of machines that have not the same clock.
         begun, ended = [one.first for one in mine], [one.last for one in mine]
-        apart = max(begun) - min(ended) > max(np.subtract(ended, begun))
+        apart = max(begun) - min(ended) > max(one.last - one.first for one in mine)
         for device in mine:
             first, last = gaps.window(rows)
             first = max(first, device.first if apart else min(begun))
@@ -118,7 +118,8 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
     found.lack(
         shapes=not shapes and ("graph" not in found.lacks or bool(types)),
         chip=chip is None,
-        ranks=many < max(_world(recordings[0]), 2) and any(len(one.comm) for one in every),
+        ranks=any(len(one.comm) for one in every)
+        and (many < max(_world(recordings[0]), 2) or len({len(one.comm) for one in every}) > 1),
     )
     return found
 

@@ -20,7 +20,7 @@ LEAST_BANDWIDTH = 5e9
 LARGE = 128
 # FLOP/s of a product that any core exceeds which has a unit for its format.
 SLOW = 5e9
-# FLOP/s and B/s that no computer's CPUs reach together: an operator that seems to was only launched.
+# FLOP/s and B/s that no computer's CPUs reach: an operator that seems to was only launched.
 FASTEST = 1e14, 2e12
 
 

@@ -227,9 +227,10 @@ class Candidates:
         chains = (np.bincount(run) > 1) & kinds[first]
         scores = np.array([one.name in SCORES for one in self.each])[which]
         copies = np.array([one.kind == "copy" for one in self.each])[which]
-        after = np.concatenate([first[1:], [0]])
-        after = np.where(copies[after], (after + 1) % len(real), after)
-        between = kinds[first] & scores[first - 1] & scores[after]
+        last = len(real) - 1
+        before, after = np.maximum(first - 1, 0), np.concatenate([first[1:], [last]])
+        after = np.where(copies[after], np.minimum(after + 1, last), after)
+        between = kinds[first] & scores[before] & scores[after]
         attends = between & (np.bincount(run, weights=softmax) > 0)
         kept = np.where(chains, part * np.where(varied, 1.0, 0.5), 0.0)
         saved[real] = times * np.where(attends, 1.0, kept)[run]

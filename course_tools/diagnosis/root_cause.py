@@ -423,8 +423,14 @@ def _answers(
 
 
 def _advice(found: Account, cause: str, evidence: tuple[Evidence, ...]) -> str:
-    """Which advice fits what the host does while the device waits; else that of the cause."""
+    """Which advice fits what the host does while the device waits, or what is slow; else that of
+    the cause.
+    """
     what = evidence[0].what if evidence else ""
+    if cause == "strided" and names.operator_kind(what) == "product":
+        return "misaligned"
+    if cause == "unknown" and not found.lacks:
+        return "spread"
     if cause != "host-bound" or not what:
         return cause
     if found.cold:

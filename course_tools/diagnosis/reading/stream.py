@@ -32,6 +32,12 @@ WINDOW = 1 << 14
 HEAD = ("deviceProperties", "distributedInfo", "constructed")
 _BETWEEN = re.compile(rb"\}\s*,(?=\s*\{)")
 _SPACE = re.compile(rb"[ \t\r\n]*")
+# What is no JSON, by how it begins: that has to be written anew.
+_OTHERS = {
+    rb"\xff\xfe|\xfe\xff": "is text in UTF-16: save it in UTF-8",
+    rb"\n[^{[]{0,99}[\x00-\x08\x0e-\x1f]": "is a protobuf, as Perfetto writes it: export "
+    "JSON with export_chrome_trace of torch.profiler",
+}
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 # What opens or closes something within JSON, or begins a string; and what ends a string.
 _BRACKETS = re.compile(rb'[\[\]{}"]')
@@ -127,17 +133,21 @@ class Stream:
         if first == "":
             raise self._error("is empty", 0)
         if first not in "[{":
+            for begins, said in _OTHERS.items():
+                if re.match(begins, self._buffer):
+                    raise CourseError(f"{self.path.name} {said}")
             raise self._error("does not begin as JSON does", self._here)
         self._at += 1
-        yield from self._events() if first == "[" else self._members()
+        # The format lets a list of events lack its end: a program that stopped wrote it.
+        yield from self._events("]", "") if first == "[" else self._members()
         if self._peek():
             raise self._error("goes on after its end", self._here)
 
     def _members(self) -> Iterator[Event]:
         keys: list[str] = []
         found = False
-        while self._peek() != "}":
-            if self._next() != '"':
+        while self._next() != "}":
+            if self._peek() != '"':
                 raise self._cut_or("a key in double quotes was expected")
             key = self._value()
             if self._peek() != ":":
@@ -146,7 +156,7 @@ class Stream:
             if key == "traceEvents" and self._peek() == "[":
                 found = True
                 self._at += 1
-                yield from self._events()
+                yield from self._events("]")
                 continue
             keys.append(str(key))
             if key in HEAD:
@@ -161,9 +171,9 @@ class Stream:
                 f"no trace of torch.profiler; export one with export_chrome_trace"
             )
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self, *ends: str) -> Iterator[Event]:
         """The events of a list whose bracket has been read, and its end."""
-        while (mark := self._next()) != "]":
+        while (mark := self._next()) not in ends:
             if mark != "{":
                 raise self._cut_or("an event was expected")
             if piece := self._piece():
