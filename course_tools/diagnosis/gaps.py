@@ -77,12 +77,6 @@ def known_idle(rows: Rows, places: Places) -> tuple[float, float]:
     return first, float(end.max())
 
 
-def between_steps(rows: Rows, first: float, last: float) -> Intervals:
-    """The time outside all annotated steps, which belongs to none; none where none is annotated."""
-    steps = rows.covered(rows.kind == STEP)
-    return steps.gaps(first, last) if len(steps.start) else Intervals(np.zeros(0), np.zeros(0))
-
-
 def launches_of(rows: Rows, places: Places, open_: Intervals) -> Floats:
     """When the host had launched the row that ends each gap, where that is known; else its end.
     Of a graph, whose rows are launched together, the first row is the one that is waited for.
@@ -95,11 +89,11 @@ def launches_of(rows: Rows, places: Places, open_: Intervals) -> Floats:
     return np.asarray(np.where(inside, -np.inf, launched))
 
 
-def around_launch(rows: Rows, places: Places) -> Numbers:
-    """The operator within which the host launched each row of the device: for traces that do not
-    join the two by an external id.
+def launchers(rows: Rows, places: Places) -> Numbers:
+    """The operator that launched each row of the device: by an external id, or the one within which
+    the host did; -1 for none.
     """
-    found = np.full(len(places), -1, np.int64)
+    found = rows.joined(places, rows.ext, OP)
     call, operators = rows.joined(places, rows.corr, CALL), rows.of(OP)
     for lane in np.unique(rows.lane[call[call >= 0]]):
         mine = operators[rows.lane[operators] == lane]

@@ -16,10 +16,12 @@ from course_tools.diagnosis.reading.rows import (
     KERNEL,
     ON_DEVICE,
     OP,
+    STEP,
     Floats,
     Intervals,
     Places,
     Rows,
+    whole,
 )
 
 # B/s that a kernel is compared with where neither the chip nor a better kernel is known: about what
@@ -74,10 +76,8 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
         places = rows.of(*ON_DEVICE)
         named = np.array([name for name, _ in rows.lanes])[rows.lane[places]]
         mine = [OnDevice(rows, str(one), places[named == one]) for one in sorted(set(named))]
-        most = max((one.busy.total for one in mine), default=0.0)
+        most = max(one.busy.total for one in mine)
         mine = [one for one in mine if one.busy.total >= LEAST_WORK * most]
-        if not mine:
-            continue
         host = gaps.Host(rows)
         # Devices that work at times far apart are of machines that have not the same clock.
         begun, ended = [one.first for one in mine], [one.last for one in mine]
@@ -86,10 +86,11 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
             first, last = gaps.window(rows)
             first = max(first, device.first if apart else min(begun))
             last = max(min(last, device.last if apart else max(ended)), first)
-            outside = gaps.between_steps(rows, first, last)
             _kernels(found, device, chip, multiprocessors)
             _copies(found, device)
-            # What no step holds is nobody's time, unless the device works.
+            # What no annotated step holds is nobody's time, unless the device works.
+            steps = rows.covered(rows.kind == STEP)
+            outside = steps.gaps(first, last) if len(steps.start) else steps
             busy = device.busy.joined(outside)
             found.window += (last - first - busy.total + device.busy.total) * SECOND
             idle = busy.gaps(max(first, device.first), last)
@@ -115,25 +116,17 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
     # Nobody launched the kernels of a replayed graph: shapes would not help there.
     types = [one for rows in recordings for one in rows.types if one.kind == OP]
     shapes = any(one.dims for one in types)
+    about, talks = recordings[0].head.get("distributedInfo"), [len(one.comm) for one in every]
+    world = whole(about.get("world_size") if isinstance(about, dict) else None)
     found.lack(
         shapes=not shapes and ("graph" not in found.lacks or bool(types)),
         chip=chip is None,
-        ranks=any(len(one.comm) for one in every)
-        and (many < max(_world(recordings[0]), 2) or len({len(one.comm) for one in every}) > 1),
+        ranks=bool(max(talks)) and (many < max(world, 2) or min(talks) < max(talks)),
     )
     return found
 
 
-def _world(rows: Rows) -> int:
-    """Of how many ranks a recording says that it is one; 0 where it does not."""
-    held = rows.head.get("distributedInfo")
-    size = held.get("world_size") if isinstance(held, dict) else 0
-    return size if isinstance(size, int) else 0
-
-
-def _kernels(
-    found: Account, device: OnDevice, chip: Accelerator | None, multiprocessors: int
-) -> None:
+def _kernels(found: Account, device: OnDevice, chip: Accelerator | None, units: int) -> None:
     """Judge the kernels of a device, all calls of a kind together."""
     rows, mine = device.rows, device.kernel
     if not len(mine):
@@ -141,10 +134,8 @@ def _kernels(
     # Kernels that run side by side share the time that they take.
     seconds = rows.dur[mine] * SECOND
     seconds = seconds * (device.compute.total * SECOND / float(seconds.sum() or 1.0))
-    launcher = rows.joined(mine, rows.ext, OP)
-    launcher[launcher < 0] = gaps.around_launch(rows, mine[launcher < 0])
-    types = np.where(launcher >= 0, rows.type[np.maximum(launcher, 0)].astype(np.int64), -1)
-    every = kernels.Candidates(rows, mine, types, chip)
+    launcher = gaps.launchers(rows, mine)
+    every = kernels.Candidates(rows, mine, launcher, chip)
     # An operator's work is done once, by all kernels that it launches together: by their time.
     _, of, together = np.unique(launcher, return_inverse=True, return_counts=True)
     whole = np.bincount(of, weights=seconds)[of]
@@ -168,7 +159,7 @@ def _kernels(
             # A bound that is none: a count that does not fit the kernel, or what caches hold.
             found.unplaced += total
             continue
-        cause, lost, sure = one.loss(times, part, multiprocessors, bandwidth)
+        cause, lost, sure = one.loss(times, part, units, bandwidth)
         if one.kind in kernels.CHAINED and cause in ("", "ragged-waves"):
             lost, cause, sure = chained[members], "unfused-elementwise", 1.0
             if one.dtype == "fp32" and narrow and one.kind == "elementwise":

@@ -31,7 +31,7 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
     places = rows.of(OP)
     own = own_times(rows.ts[places], rows.dur[places], rows.lane[places])
     worker = own >= WRAPPER * np.maximum(rows.dur[places], 1e-9)
-    every = kernels.Candidates(rows, places, rows.type[places].astype(np.int64), chip)
+    every = kernels.Candidates(rows, places, places, chip)
     least = every.bandwidth(own, SECOND, LEAST_BANDWIDTH, 1e6, 1e12, "product")
     bandwidth = chip.bandwidth if chip else least
     calling = np.zeros(len(own), bool)  # whether a call costs the calling, not what it computes

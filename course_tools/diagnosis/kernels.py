@@ -76,11 +76,6 @@ class Candidate:
         return names.BYTES.get(largest.dtype, 0) if largest else 0
 
     @property
-    def attends(self) -> bool:
-        """Whether it may weigh the scores of attention."""
-        return "softmax" in self.name
-
-    @property
     def own(self) -> bool:
         """Whether no library launches it, nor names it: a plain name, with pointers behind it."""
         return self.amount is None and bool(OWN.match(self.kernel.name))
@@ -180,11 +175,11 @@ class Candidates:
     """
 
     def __init__(
-        self, rows: Rows, places: Places, operators: Numbers, chip: Accelerator | None
+        self, rows: Rows, places: Places, launchers: Numbers, chip: Accelerator | None
     ) -> None:
         self.rows, self.places = rows, places
-        kinds = len(rows.types) + 1
-        pairs = rows.type[places].astype(np.int64) * kinds + operators + 1
+        kinds, of = len(rows.types) + 1, rows.type[np.maximum(launchers, 0)].astype(np.int64)
+        pairs = rows.type[places].astype(np.int64) * kinds + np.where(launchers >= 0, of + 1, 0)
         found, self.which = np.unique(pairs, return_inverse=True)
         types = [None, *rows.types]
         self.each = [Candidate(rows.types[k // kinds], types[k % kinds], chip) for k in found]
@@ -214,7 +209,7 @@ class Candidates:
             return saved
         which, times = self.which[real], seconds[real]
         kinds = np.array([one.kind in CHAINED for one in self.each])[which]
-        softmax = np.array([one.attends for one in self.each])[which]
+        softmax = np.array(["softmax" in one.name for one in self.each])[which]
         new = np.ones(len(real), bool)
         new[1:] = ~(kinds[1:] & kinds[:-1] & (lane[1:] == lane[:-1]))
         run, first = np.cumsum(new) - 1, np.flatnonzero(new)

@@ -18,7 +18,7 @@ from course_lib.core.checks import CourseError
 from course_tools.diagnosis import gaps, kernels
 from course_tools.diagnosis.amounts import SECTOR
 from course_tools.diagnosis.reading import names
-from course_tools.diagnosis.reading.rows import KERNEL, OP, gather
+from course_tools.diagnosis.reading.rows import KERNEL, gather
 from course_tools.diagnosis.reading.tables import CsvTable, read_tables, scale
 from course_tools.files import DATA
 
@@ -275,10 +275,7 @@ def _counted(path: Path) -> dict[tuple[str, str], float]:
     """Bytes that a call of each kernel of a trace must move: by name and grid, and by name."""
     rows = gather(path)
     places = rows.of(KERNEL)
-    launcher = rows.joined(places, rows.ext, OP)
-    launcher[launcher < 0] = gaps.around_launch(rows, places[launcher < 0])
-    types = np.where(launcher >= 0, rows.type[np.maximum(launcher, 0)].astype(np.int64), -1)
-    every = kernels.Candidates(rows, places, types, None)
+    every = kernels.Candidates(rows, places, gaps.launchers(rows, places), None)
     held: dict[tuple[str, str], list[float]] = defaultdict(list)
     for one, members in zip(every.each, every.members, strict=True):
         if one.amount is not None:

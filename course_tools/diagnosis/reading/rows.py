@@ -289,7 +289,7 @@ class OncePass:
         args = event.args or _NO_ARGS
         external = args.external if args.external is not None else args.external_lower
         lane, type_ = self._lane(event, args, kind), self._type(kind, name, args)
-        row = (start, lasted, kind, lane, type_, _whole(external), _whole(args.correlation))
+        row = (start, lasted, kind, lane, type_, whole(external), whole(args.correlation))
         for column, value in zip(self.columns.values(), row, strict=True):
             column.append(value)
 
@@ -323,7 +323,7 @@ class OncePass:
             self.known[key] = len(self.types)
             shapes = (dims, args.strides, args.types) if kind == OP and args is not _NO_ARGS else ()
             inputs = [_list(one) for one in shapes] or [(), (), ()]
-            grid = tuple(max(_whole(one), 1) for one in _list(args.grid))
+            grid = tuple(max(whole(one), 1) for one in _list(args.grid))
             moved = (_number(args.bytes) or 0.0) if kind == COPY else 0.0
             if kind == KERNEL and args.sent is not None:
                 sent, dtype = _number(args.sent) or 0.0, names.dtype(str(args.dtype))
@@ -373,6 +373,7 @@ def _number(value: Any) -> float | None:
     return found if isfinite(found) else None
 
 
-def _whole(value: Any) -> int:
+def whole(value: Any) -> int:
+    """A whole number as some trace writes it; -1 for what is none."""
     found = _number(value)
     return int(found) if found is not None and abs(found) < 2**62 else -1

@@ -56,13 +56,13 @@ def test_pieces_of_any_size_hold_the_same_events(tmp_path_factory, raw, piece, i
             {"a": [1, {}], "note": "é}", "traceEvents": raw, "constructed": "é}"}, indent=indent
         )
     )
-    kept = stream.PIECE, stream.WINDOW
+    kept = stream.PIECE
     try:
-        stream.PIECE, stream.WINDOW = piece, max(piece // 3, 1)
+        stream.PIECE = piece
         reader = stream.Stream(file)
         found = list(reader)
     finally:
-        stream.PIECE, stream.WINDOW = kept
+        stream.PIECE = kept
     assert [(one.name, one.ts) for one in found] == [(one["name"], one["ts"]) for one in raw]
     assert reader.head == {"constructed": "é}"}
 
