@@ -254,11 +254,9 @@ def _indexed(name: str, inputs: list[Operand]) -> Counts | None:
         moved = inputs[1].moved + 2.0 * inputs[1].elements * size
     elif name == "index_put_" and len(inputs) > 2 and last.dtype in names.BYTES:
         indices = inputs[1:-1]
-        written = _broadcast(indices)
-        if last.elements >= written:
-            written = last.elements
-        else:  # one value for all
-            written *= prod(first.dims[len(indices) :])
+        many = _broadcast(indices)
+        of_one = many * prod(first.dims[len(indices) :])  # one value for all
+        written = last.elements if last.elements >= many else of_one
         moved = sum(one.moved for one in indices) + last.moved + written * size
     elif name == "native_dropout":
         moved = 2 * first.moved + first.elements

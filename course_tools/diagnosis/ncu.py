@@ -230,15 +230,11 @@ def _losses(
         yield "uncoalesced", excess / sectors * levels, one.shown("excess", "sectors")
     elif (used := one.of("loaded") or one.of("stored")) is not None:
         yield "uncoalesced", (1 - min(used / SECTOR, 1.0)) * levels, one.shown("loaded", "stored")
-    conflicts = (one.sum("conflicts", "conflicts-stored") or 0.0) / (
-        one.sum("shared", "shared-stored") or float("inf")
-    )
+    shared = one.sum("shared", "shared-stored") or float("inf")
+    conflicts = (one.sum("conflicts", "conflicts-stored") or 0.0) / shared
     if conflicts >= CONFLICTS:
-        yield (
-            "bank-conflicts",
-            conflicts * roofs.get("l1", levels),
-            one.shown("conflicts", "shared"),
-        )
+        part = conflicts * roofs.get("l1", levels)
+        yield "bank-conflicts", part, one.shown("conflicts", "shared")
     if product and tensor is not None and dram < FAR:
         unused = tensor < 0.01 or (tensor < IDLE_PIPE and (one.of("compute") or 0.0) >= FAR)
         yield "tensor-idle", (1 - max(dram, tensor)) * unused, one.shown("tensor")

@@ -201,7 +201,9 @@ def judged(
             f"together where each is of a rank with one"
         )
     if not without:
-        held = _properties(rows)
+        listed = rows.head.get("deviceProperties")
+        first = listed[0] if isinstance(listed, list) and listed else {}
+        held = first if isinstance(first, dict) else {}
         if on is None:
             on, taken_for, like = _chip(held, known)
         units = _size(held, "numSms") or (on.multiprocessors or 0 if on else 0)
@@ -217,9 +219,9 @@ def judged(
     ranked, cause, confidence = _root_cause(found, window)
     seconds = {"at-roof": found.roof, "unknown": 0.0}.get(cause, found.lost[cause])
     evidence, operators = _evidence(found, cause, window), _operators(found, window)
-    first = evidence[0].what if evidence else ""
+    shown = evidence[0].what if evidence else ""
     called = (one.name for each in read for one in each.types if one.kind == CALL)
-    found.lack(call=first in called and not names.call(first))
+    found.lack(call=shown in called and not names.call(shown))
     observed, fits = _observed(found, cause, evidence, operators, on)
     if not fits:
         confidence = min(confidence, ASKED)
@@ -265,12 +267,6 @@ def of_ranks(paths: Sequence[Path]) -> bool:
         heads.append(stream.head.get("distributedInfo"))
     ranks = [one.get("rank") for one in heads if isinstance(one, dict)]
     return len({str(rank) for rank in ranks if rank is not None}) == len(paths)
-
-
-def _properties(rows: Rows) -> dict[str, Any]:
-    """What the trace says of its first device."""
-    held = rows.head.get("deviceProperties")
-    return held[0] if isinstance(held, list) and held and isinstance(held[0], dict) else {}
 
 
 def _size(held: dict[str, Any], key: str) -> int:

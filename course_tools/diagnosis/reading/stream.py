@@ -37,8 +37,8 @@ _OTHERS = {
     "JSON with export_chrome_trace of torch.profiler",
 }
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-# What opens or closes something within JSON, or begins a string; and what ends a string.
-_BRACKETS = re.compile(rb'[\[\]{}"]')
+# What opens or closes something within JSON, a string, or its beginning; and what ends a string.
+_BRACKETS = re.compile(rb'[\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*"|"', re.DOTALL)
 _AFTER = re.compile(rb"[ \t\r\n,\]}]")  # what stands behind a number or a word
 _STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 
@@ -242,7 +242,7 @@ class Stream:
             self._at = found.end()
             if found[0] == b'"':
                 self._string()
-            depth += {b"[": 1, b"{": 1, b'"': 0}.get(found[0], -1)
+            depth += (found[0] in b"[{") - (found[0] in b"]}")
             if not depth:
                 return
 
