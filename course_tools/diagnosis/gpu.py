@@ -71,7 +71,7 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
     """Where the time of a trace with a GPU went, for each device on average; of several ranks,
     each with a file of its own, likewise.
     """
-    found, every, cold = Account(0.0), list[OnDevice](), False
+    found, every = Account(0.0), list[OnDevice]()
     for rows in recordings:
         places = rows.of(*ON_DEVICE)
         named = np.array([name for name, _ in rows.lanes])[rows.lane[places]]
@@ -97,19 +97,17 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
             launched = gaps.launches_of(rows, device.places, idle)
             host.gaps(found, idle, launched, len(device.places))
         every += mine
-        cold |= host.cold
+        found.cold |= host.cold
         uncollected = host.launched > UNCOLLECTED * len(places)
         found.lack(host=not host.rows, window=rows.kept < 1, device=uncollected)
     many = len(every)
     found.when["compute"] = [one.compute for one in every]
     found.when["copies"] = [one.working(one.copy) for one in every]
     found.when["exchange"] = [one.busy for one in every]
-    found.devices, found.cold = many, cold
+    found.devices, found.unplaced = many, found.unplaced / many
     found.scale(dict.fromkeys(found.lost, 1 / many))
-    found.window, found.roof = found.window / many, found.roof / many
-    found.unplaced = found.unplaced / many
     found.busy = sum(one.working(one.copy).total for one in every) * SECOND / many
-    found.window = max(found.window, found.busy)
+    found.window, found.roof = max(found.window / many, found.busy), found.roof / many
     _collectives(found, every)
     if many > 1:
         _imbalance(found, every)

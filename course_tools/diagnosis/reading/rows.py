@@ -324,10 +324,9 @@ class OncePass:
             shapes = (dims, args.strides, args.types) if kind == OP and args is not _NO_ARGS else ()
             inputs = [_list(one) for one in shapes] or [(), (), ()]
             grid = tuple(max(whole(one), 1) for one in _list(args.grid))
-            moved = (_number(args.bytes) or 0.0) if kind == COPY else 0.0
-            if kind == KERNEL and args.sent is not None:
-                sent, dtype = _number(args.sent) or 0.0, names.dtype(str(args.dtype))
-                moved = sent * names.BYTES.get(dtype or "", 0)
+            size = names.BYTES.get(names.dtype(str(args.dtype)) or "", 0)
+            counted, each = (args.bytes, 1) if kind == COPY else (args.sent, size)
+            moved = (_number(counted) or 0.0) * each
             types = [str(one) for one in inputs[2]]
             words = [str(one) for one in _list(said)]
             self.types.append(OpType(kind, name, inputs[0], inputs[1], types, grid, moved, words))
