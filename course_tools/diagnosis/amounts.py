@@ -29,7 +29,7 @@ _ARGUMENTS = {
     row.pop("operator"): {key: int(place) for key, place in row.items() if place}
     for row in map(dict, names.rows_of("arguments"))
 }
-_SAME = ("_softmax", "_log_softmax", "softmax", "log_softmax")
+_SAME = ("_softmax", "_log_softmax", "softmax", "log_softmax", "clone", "contiguous")
 _NORMS = re.compile(
     r"(native|cudnn|miopen)_batch_norm|(native_)?(layer|group)_norm|(_fused_)?rms_norm"
 )
@@ -40,6 +40,7 @@ _CACHES = re.compile(r"(reshape|concat)_and_cache\w*|store_(kv_?)?cache\w*|set_k
 # Times that each element of the source moves: it is read and written, and added to what is there.
 _INTO = {"index_copy_": 2, "index_add_": 3, "scatter_": 2, "scatter_add_": 3}
 _FLOPS = {
+    **dict.fromkeys(("clone", "contiguous"), 0.0),
     **dict.fromkeys(("gelu", "gelu_"), ops.CONVENTIONS["gelu"].flops),
     **dict.fromkeys(("softmax", "_softmax"), ops.CONVENTIONS["softmax"].flops),
     **dict.fromkeys(("layer_norm", "native_layer_norm"), ops.CONVENTIONS["layer"].flops),
@@ -253,11 +254,9 @@ def _indexed(name: str, inputs: list[Operand]) -> Counts | None:
         moved = inputs[1].moved + 2.0 * inputs[1].elements * size
     elif name == "index_put_" and len(inputs) > 2 and last.dtype in names.BYTES:
         indices = inputs[1:-1]
-        written = _broadcast(indices)
-        if last.elements >= written:
-            written = last.elements
-        else:  # one value for all
-            written *= prod(first.dims[len(indices) :])
+        many = _broadcast(indices)
+        of_one = many * prod(first.dims[len(indices) :])  # one value for all
+        written = last.elements if last.elements >= many else of_one
         moved = sum(one.moved for one in indices) + last.moved + written * size
     elif name == "native_dropout":
         moved = 2 * first.moved + first.elements
@@ -272,8 +271,6 @@ def _elements(name: str, kind: str, inputs: list[Operand]) -> Counts | None:
     read, flops = sum(one.moved for one in inputs), _FLOPS.get(name, 1.0) * first.elements
     if name in ("copy_", "fill_", "zero_"):  # what they write is their first input
         return Counts(0.0, read, first.dtype)
-    if name in ("clone", "contiguous"):
-        return Counts(0.0, read + first.elements * names.BYTES[first.dtype], first.dtype)
     if name in _SAME or _NORMS.fullmatch(name):
         return Counts(flops, read + first.elements * names.BYTES[first.dtype], first.dtype)
     if _SUMS.fullmatch(name) and len(inputs) == 1:

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_tools.diagnosis.account import SECOND, Account
+from course_tools.diagnosis.causes import WHOLES
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import (
     CALL,
@@ -31,8 +32,8 @@ BLOCKING = 30.0
 # µs from which no launch is what takes so long, but what the program does once: loading code,
 # creating a context.
 COLD = 1_000.0
-# Calls of an allocator that do not come again and again.
-FEW = 3
+# Calls of an allocator that do not come again and again; launches that tell how long one takes.
+FEW, MANY = 3, 10
 # Synchronizations for each row of the device from which every gap with one counts as theirs.
 OFTEN = 0.25
 # µs after its launch within which a kernel begins on an idle device, mostly 3 to 10: what waited
@@ -71,15 +72,9 @@ def known_idle(rows: Rows, places: Places) -> tuple[float, float]:
     if first - since <= QUEUED:
         # The queue was empty when the first row was launched, and since the host last waited.
         asked = (rows.kind == CALL) & rows.which(lambda one: names.call(one.name) == "waits")
-        waited = (rows.ts + rows.dur)[asked]
+        waited = (rows.ts + rows.dur)[asked & (rows.lane == rows.lane[launch])]
         first = min(first, float(np.min(waited[waited <= called], initial=called)))
     return first, float(end.max())
-
-
-def between_steps(rows: Rows, first: float, last: float) -> Intervals:
-    """The time outside all annotated steps, which belongs to none; none where none is annotated."""
-    steps = rows.covered(rows.kind == STEP)
-    return steps.gaps(first, last) if len(steps.start) else Intervals(np.zeros(0), np.zeros(0))
 
 
 def launches_of(rows: Rows, places: Places, open_: Intervals) -> Floats:
@@ -94,11 +89,11 @@ def launches_of(rows: Rows, places: Places, open_: Intervals) -> Floats:
     return np.asarray(np.where(inside, -np.inf, launched))
 
 
-def around_launch(rows: Rows, places: Places) -> Numbers:
-    """The operator within which the host launched each row of the device: for traces that do not
-    join the two by an external id.
+def launchers(rows: Rows, places: Places) -> Numbers:
+    """The operator that launched each row of the device: by an external id, or the one within which
+    the host did; -1 for none.
     """
-    found = np.full(len(places), -1, np.int64)
+    found = rows.joined(places, rows.ext, OP)
     call, operators = rows.joined(places, rows.corr, CALL), rows.of(OP)
     for lane in np.unique(rows.lane[call[call >= 0]]):
         mine = operators[rows.lane[operators] == lane]
@@ -136,6 +131,13 @@ class Host:
         self.rows, self._all = int((op | (rows.kind == CALL)).sum()), rows
         self.waiting = sync | blocked | reads | self.unknown
         self.synchronizing, self.launching = int(sync.sum()), launch & ~long
+        self.launched, taken = int(launch.sum()), rows.dur[launch]
+        # No kernel begins before its launch, on one clock; nor do all launches take so long.
+        places = rows.of(*ON_DEVICE)
+        call = rows.joined(places, rows.corr, CALL)
+        early = (rows.ts[call] - rows.ts[places])[call >= 0] > COLD
+        self.doubtful = 2 * int(early.sum()) > int((call >= 0).sum())
+        self.doubtful |= self.launched >= MANY and float(taken.min()) > LONG
         # Work of the host's own that has a name: a launch that takes so long loads what it needs.
         self.loading = (rows.kind == LOAD) | calls("allocates", "starts") | (held & ~self.unknown)
         self.loading |= (launch | calls("returns")) & long
@@ -200,8 +202,8 @@ class Host:
         doubtful = min(float(hidden.sum()), max(blame - hides, 0.0))
         found.doubt["synchronisation"] += UNNAMED * doubtful * SECOND
         found.doubt["host-bound"] += UNNAMED * over * SECOND
-        if not self.rows:  # what the host did is not recorded: gaps alone do not tell
-            for cause in ("host-bound", "launch-bound"):
+        if not self.rows or self.doubtful:  # gaps alone do not tell what the host did
+            for cause in WHOLES[0]:
                 found.doubt[cause] += 0.6 * found.lost[cause]
 
     def _named(self, which: NDArray[np.bool_], otherwise: str) -> str:

@@ -16,10 +16,12 @@ from course_tools.diagnosis.reading.rows import (
     KERNEL,
     ON_DEVICE,
     OP,
+    STEP,
     Floats,
     Intervals,
     Places,
     Rows,
+    whole,
 )
 
 # B/s that a kernel is compared with where neither the chip nor a better kernel is known: about what
@@ -32,6 +34,13 @@ UNEQUAL = 1.15
 SPREAD = 2.5
 # Calls from which durations of a collective can be compared.
 FEW = 4
+# Work of a device over that of the busiest, below which no rank of the program runs on it.
+LEAST_WORK = 0.1
+# B/s that a chip's network port carries at least, and µs until a collective begins: what takes
+# several times as long as both say waits, for another rank or for the network.
+PORT, LATENCY = 25e9, 1_000.0
+# Launches for each row of a device from which most of its rows were not collected.
+UNCOLLECTED = 2.0
 
 
 class OnDevice:
@@ -62,57 +71,60 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
     """Where the time of a trace with a GPU went, for each device on average; of several ranks,
     each with a file of its own, likewise.
     """
-    found, every, cold = Account(0.0), list[OnDevice](), False
+    found, every = Account(0.0), list[OnDevice]()
     for rows in recordings:
         places = rows.of(*ON_DEVICE)
         named = np.array([name for name, _ in rows.lanes])[rows.lane[places]]
         mine = [OnDevice(rows, str(one), places[named == one]) for one in sorted(set(named))]
-        if not mine:
-            continue
+        most = max(one.busy.total for one in mine)
+        mine = [one for one in mine if one.busy.total >= LEAST_WORK * most]
         host = gaps.Host(rows)
-        first, last = gaps.window(rows)
-        first = max(first, min(one.first for one in mine))
-        last = max(min(last, max(one.last for one in mine)), first)
-        outside = gaps.between_steps(rows, first, last)
+        # Devices that work at times far apart are of machines that have not the same clock.
+        begun, ended = [one.first for one in mine], [one.last for one in mine]
+        apart = max(begun) - min(ended) > max(one.last - one.first for one in mine)
         for device in mine:
+            first, last = gaps.window(rows)
+            first = max(first, device.first if apart else min(begun))
+            last = max(min(last, device.last if apart else max(ended)), first)
             _kernels(found, device, chip, multiprocessors)
             _copies(found, device)
-            # What no step holds is nobody's time, unless the device works.
+            # What no annotated step holds is nobody's time, unless the device works.
+            steps = rows.covered(rows.kind == STEP)
+            outside = steps.gaps(first, last) if len(steps.start) else steps
             busy = device.busy.joined(outside)
             found.window += (last - first - busy.total + device.busy.total) * SECOND
             idle = busy.gaps(max(first, device.first), last)
             launched = gaps.launches_of(rows, device.places, idle)
             host.gaps(found, idle, launched, len(device.places))
         every += mine
-        cold |= host.cold
-        found.lack(host=not host.rows, window=rows.kept < 1)
+        found.cold |= host.cold
+        uncollected = host.launched > UNCOLLECTED * len(places)
+        found.lack(host=not host.rows, window=rows.kept < 1, device=uncollected)
     many = len(every)
     found.when["compute"] = [one.compute for one in every]
     found.when["copies"] = [one.working(one.copy) for one in every]
     found.when["exchange"] = [one.busy for one in every]
-    found.devices, found.cold = many, cold
+    found.devices, found.unplaced = many, found.unplaced / many
     found.scale(dict.fromkeys(found.lost, 1 / many))
-    found.window, found.roof = found.window / many, found.roof / many
-    found.unplaced = found.unplaced / many
     found.busy = sum(one.working(one.copy).total for one in every) * SECOND / many
-    found.window = max(found.window, found.busy)
+    found.window, found.roof = max(found.window / many, found.busy), found.roof / many
     _collectives(found, every)
     if many > 1:
         _imbalance(found, every)
     # Nobody launched the kernels of a replayed graph: shapes would not help there.
     types = [one for rows in recordings for one in rows.types if one.kind == OP]
     shapes = any(one.dims for one in types)
+    about, talks = recordings[0].head.get("distributedInfo"), [len(one.comm) for one in every]
+    world = whole(about.get("world_size") if isinstance(about, dict) else None)
     found.lack(
         shapes=not shapes and ("graph" not in found.lacks or bool(types)),
         chip=chip is None,
-        ranks=many == 1 and len(every[0].comm),
+        ranks=bool(max(talks)) and (many < max(world, 2) or min(talks) < max(talks)),
     )
     return found
 
 
-def _kernels(
-    found: Account, device: OnDevice, chip: Accelerator | None, multiprocessors: int
-) -> None:
+def _kernels(found: Account, device: OnDevice, chip: Accelerator | None, units: int) -> None:
     """Judge the kernels of a device, all calls of a kind together."""
     rows, mine = device.rows, device.kernel
     if not len(mine):
@@ -120,10 +132,8 @@ def _kernels(
     # Kernels that run side by side share the time that they take.
     seconds = rows.dur[mine] * SECOND
     seconds = seconds * (device.compute.total * SECOND / float(seconds.sum() or 1.0))
-    launcher = rows.joined(mine, rows.ext, OP)
-    launcher[launcher < 0] = gaps.around_launch(rows, mine[launcher < 0])
-    types = np.where(launcher >= 0, rows.type[np.maximum(launcher, 0)].astype(np.int64), -1)
-    every = kernels.Candidates(rows, mine, types, chip)
+    launcher = gaps.launchers(rows, mine)
+    every = kernels.Candidates(rows, mine, launcher, chip)
     # An operator's work is done once, by all kernels that it launches together: by their time.
     _, of, together = np.unique(launcher, return_inverse=True, return_counts=True)
     whole = np.bincount(of, weights=seconds)[of]
@@ -147,7 +157,7 @@ def _kernels(
             # A bound that is none: a count that does not fit the kernel, or what caches hold.
             found.unplaced += total
             continue
-        cause, lost, sure = one.loss(times, part, multiprocessors, bandwidth)
+        cause, lost, sure = one.loss(times, part, units, bandwidth)
         if one.kind in kernels.CHAINED and cause in ("", "ragged-waves"):
             lost, cause, sure = chained[members], "unfused-elementwise", 1.0
             if one.dtype == "fp32" and narrow and one.kind == "elementwise":
@@ -214,7 +224,10 @@ def _waits(every: list[OnDevice]) -> list[Floats]:
         for one in np.unique(types):
             members = np.flatnonzero(types == one)
             low, high = np.percentile(mine[members], (10, 90))
-            if len(members) >= FEW and high > SPREAD * max(low, 1e-9):
+            moved = device.rows.types[one].bytes
+            carried = 2 * moved / PORT / SECOND + LATENCY if moved else low
+            low = min(low, carried) if len(members) >= FEW else carried
+            if high > SPREAD * max(low, 1e-9):
                 waited[members] = np.maximum(mine[members] - low, 0.0)
     return waits
 

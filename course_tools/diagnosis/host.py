@@ -20,6 +20,8 @@ LEAST_BANDWIDTH = 5e9
 LARGE = 128
 # FLOP/s of a product that any core exceeds which has a unit for its format.
 SLOW = 5e9
+# FLOP/s and B/s that no computer's CPUs reach: an operator that seems to was only launched.
+FASTEST = 1e14, 2e12
 
 
 def account(rows: Rows, chip: Accelerator | None) -> Account:
@@ -29,14 +31,17 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
     places = rows.of(OP)
     own = own_times(rows.ts[places], rows.dur[places], rows.lane[places])
     worker = own >= WRAPPER * np.maximum(rows.dur[places], 1e-9)
-    every = kernels.Candidates(rows, places, rows.type[places].astype(np.int64), chip)
+    every = kernels.Candidates(rows, places, places, chip)
     least = every.bandwidth(own, SECOND, LEAST_BANDWIDTH, 1e6, 1e12, "product")
     bandwidth = chip.bandwidth if chip else least
     calling = np.zeros(len(own), bool)  # whether a call costs the calling, not what it computes
+    computing = np.zeros(len(own), bool)  # whether it takes what computing on a CPU would
     for one, members in zip(every.each, every.members, strict=True):
         times, work = own[members], 0.0
         if one.amount:
             work = max(one.amount.bytes / bandwidth, one.amount.flops / 1e10) / SECOND
+            most = max(one.amount.flops / FASTEST[0], one.amount.bytes / FASTEST[1]) / SECOND
+            computing[members] = times > max(CALL, most)
         unknown = one.amount is None and one.kind in ("product", "gather")
         brief = times <= (CALL / 3 if unknown else CALL)
         calling[members] = brief & (work < 0.5 * times)
@@ -76,7 +81,7 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
         device=absent,
         ranks=spoken.any(),
         window=rows.kept < 1,
-        cpu=not absent,
+        cpu=not absent and float(own[computing].sum()) < 0.5 * float(own.sum()),
     )
     return found
 

@@ -28,6 +28,8 @@ ALIGNED = 16
 # Blocks for each multiprocessor up to which an incomplete last wave is told apart.
 SMALL = 4
 CHAINED = ("elementwise", "reduce")
+# Products of which attention in pieces has one before its softmax, and one behind it.
+SCORES = ("aten::bmm", "aten::baddbmm")
 # A kernel that somebody wrote for the occasion; those of libraries are templates, or have no
 # arguments in their name.
 OWN = re.compile(r"(void )?\w+\(.*\*")
@@ -173,11 +175,11 @@ class Candidates:
     """
 
     def __init__(
-        self, rows: Rows, places: Places, operators: Numbers, chip: Accelerator | None
+        self, rows: Rows, places: Places, launchers: Numbers, chip: Accelerator | None
     ) -> None:
         self.rows, self.places = rows, places
-        kinds = len(rows.types) + 1
-        pairs = rows.type[places].astype(np.int64) * kinds + operators + 1
+        kinds, of = len(rows.types) + 1, rows.type[np.maximum(launchers, 0)].astype(np.int64)
+        pairs = rows.type[places].astype(np.int64) * kinds + np.where(launchers >= 0, of + 1, 0)
         found, self.which = np.unique(pairs, return_inverse=True)
         types = [None, *rows.types]
         self.each = [Candidate(rows.types[k // kinds], types[k % kinds], chip) for k in found]
@@ -196,7 +198,8 @@ class Candidates:
 
     def chained(self, seconds: Floats, real: Places) -> Floats:
         """What fusing saves of each of these rows: in a run on one lane of those that only pass
-        arrays on, all but the longest; of the same over and over, which may be no chain, half.
+        arrays on, all but the longest; of the same over and over, which may be no chain, half; of
+        the scores of attention, which one operator would keep on the chip, all.
         """
         saved = np.zeros(len(seconds))
         lane = self.rows.lane[self.places[real]].astype(np.int64)
@@ -206,6 +209,7 @@ class Candidates:
             return saved
         which, times = self.which[real], seconds[real]
         kinds = np.array([one.kind in CHAINED for one in self.each])[which]
+        softmax = np.array(["softmax" in one.name for one in self.each])[which]
         new = np.ones(len(real), bool)
         new[1:] = ~(kinds[1:] & kinds[:-1] & (lane[1:] == lane[:-1]))
         run, first = np.cumsum(new) - 1, np.flatnonzero(new)
@@ -216,7 +220,15 @@ class Candidates:
         varied = np.bincount(run, weights=differs) > 0
         part = 1 - np.maximum.reduceat(times, first) / np.where(total > 0, total, 1)
         chains = (np.bincount(run) > 1) & kinds[first]
-        saved[real] = times * np.where(chains, part * np.where(varied, 1.0, 0.5), 0.0)[run]
+        scores = np.array([one.name in SCORES for one in self.each])[which]
+        copies = np.array([one.kind == "copy" for one in self.each])[which]
+        last = len(real) - 1
+        before, after = np.maximum(first - 1, 0), np.concatenate([first[1:], [last]])
+        after = np.where(copies[after], np.minimum(after + 1, last), after)
+        between = kinds[first] & scores[before] & scores[after]
+        attends = between & (np.bincount(run, weights=softmax) > 0)
+        kept = np.where(chains, part * np.where(varied, 1.0, 0.5), 0.0)
+        saved[real] = times * np.where(attends, 1.0, kept)[run]
         return saved
 
     def book(

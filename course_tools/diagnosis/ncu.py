@@ -18,7 +18,7 @@ from course_lib.core.checks import CourseError
 from course_tools.diagnosis import gaps, kernels
 from course_tools.diagnosis.amounts import SECTOR
 from course_tools.diagnosis.reading import names
-from course_tools.diagnosis.reading.rows import KERNEL, OP, gather
+from course_tools.diagnosis.reading.rows import KERNEL, gather
 from course_tools.diagnosis.reading.tables import CsvTable, read_tables, scale
 from course_tools.files import DATA
 
@@ -230,15 +230,11 @@ def _losses(
         yield "uncoalesced", excess / sectors * levels, one.shown("excess", "sectors")
     elif (used := one.of("loaded") or one.of("stored")) is not None:
         yield "uncoalesced", (1 - min(used / SECTOR, 1.0)) * levels, one.shown("loaded", "stored")
-    conflicts = (one.sum("conflicts", "conflicts-stored") or 0.0) / (
-        one.sum("shared", "shared-stored") or float("inf")
-    )
+    shared = one.sum("shared", "shared-stored") or float("inf")
+    conflicts = (one.sum("conflicts", "conflicts-stored") or 0.0) / shared
     if conflicts >= CONFLICTS:
-        yield (
-            "bank-conflicts",
-            conflicts * roofs.get("l1", levels),
-            one.shown("conflicts", "shared"),
-        )
+        part = conflicts * roofs.get("l1", levels)
+        yield "bank-conflicts", part, one.shown("conflicts", "shared")
     if product and tensor is not None and dram < FAR:
         unused = tensor < 0.01 or (tensor < IDLE_PIPE and (one.of("compute") or 0.0) >= FAR)
         yield "tensor-idle", (1 - max(dram, tensor)) * unused, one.shown("tensor")
@@ -275,10 +271,7 @@ def _counted(path: Path) -> dict[tuple[str, str], float]:
     """Bytes that a call of each kernel of a trace must move: by name and grid, and by name."""
     rows = gather(path)
     places = rows.of(KERNEL)
-    launcher = rows.joined(places, rows.ext, OP)
-    launcher[launcher < 0] = gaps.around_launch(rows, places[launcher < 0])
-    types = np.where(launcher >= 0, rows.type[np.maximum(launcher, 0)].astype(np.int64), -1)
-    every = kernels.Candidates(rows, places, types, None)
+    every = kernels.Candidates(rows, places, gaps.launchers(rows, places), None)
     held: dict[tuple[str, str], list[float]] = defaultdict(list)
     for one, members in zip(every.each, every.members, strict=True):
         if one.amount is not None:

@@ -36,15 +36,16 @@ OUTWEIGHS = 2.5
 SMALL = 1e-6
 # Operators that are listed.
 TOP = 10
-# Confidence of what is asked, not said: below a half.
-ASKED = 0.45
+# Confidence of what is asked, not said: below a half; and of an exchange of which some ranks show,
+# which may carry or wait.
+ASKED, PARTLY = 0.45, 0.75
 # Share of the time from which a device is busy all the time, for no cause could explain the rest;
 # and below which it is not.
 BUSY, IDLE = 1 - ENOUGH, 0.5
 # Times its bound up to which an operator is mostly near it.
 MOSTLY = 4.0
-# Part of an operator's time that goes with a cause, from which it answers a question.
-SHOWN = 0.3
+# Part of an operator's time that goes with a cause, from which it answers a question, or is gone.
+SHOWN, WHOLLY = 0.3, 0.9
 # How far the memory in a chip's table and that of a trace may be apart: reserved, or GB for GiB.
 MEMORY = 0.1
 
@@ -200,7 +201,9 @@ def judged(
             f"together where each is of a rank with one"
         )
     if not without:
-        held = _properties(rows)
+        listed = rows.head.get("deviceProperties")
+        first = listed[0] if isinstance(listed, list) and listed else {}
+        held = first if isinstance(first, dict) else {}
         if on is None:
             on, taken_for, like = _chip(held, known)
         units = _size(held, "numSms") or (on.multiprocessors or 0 if on else 0)
@@ -216,9 +219,9 @@ def judged(
     ranked, cause, confidence = _root_cause(found, window)
     seconds = {"at-roof": found.roof, "unknown": 0.0}.get(cause, found.lost[cause])
     evidence, operators = _evidence(found, cause, window), _operators(found, window)
-    first = evidence[0].what if evidence else ""
+    shown = evidence[0].what if evidence else ""
     called = (one.name for each in read for one in each.types if one.kind == CALL)
-    found.lack(call=first in called and not names.call(first))
+    found.lack(call=shown in called and not names.call(shown))
     observed, fits = _observed(found, cause, evidence, operators, on)
     if not fits:
         confidence = min(confidence, ASKED)
@@ -266,12 +269,6 @@ def of_ranks(paths: Sequence[Path]) -> bool:
     return len({str(rank) for rank in ranks if rank is not None}) == len(paths)
 
 
-def _properties(rows: Rows) -> dict[str, Any]:
-    """What the trace says of its first device."""
-    held = rows.head.get("deviceProperties")
-    return held[0] if isinstance(held, list) and held and isinstance(held[0], dict) else {}
-
-
 def _size(held: dict[str, Any], key: str) -> int:
     size = held.get(key)
     if not isinstance(size, int | float) or isinstance(size, bool):
@@ -307,8 +304,9 @@ def _chip(
 
 
 def _family(one: Accelerator) -> str:
-    """The word by which names of devices have a chip: of A100-40, it is A100."""
-    return re.split(r"[\s-]+", one.short.upper())[0]
+    """The word by which names of devices have a chip: of A100-40 A100, of RTX 3090 3090."""
+    words = re.split(r"[\s-]+", one.short.upper())
+    return next((word for word in words if re.search(r"\d", word)), words[0])
 
 
 def _whole(found: Account, cause: str, *, sure: bool = False) -> float:
@@ -351,9 +349,10 @@ def _root_cause(found: Account, window: float) -> tuple[list[tuple[str, float]],
     # The larger part of a loss is the one to begin with, the surer the more of it that is.
     sure *= min(0.6 + 0.8 * max(2 * most / loss - 1, 0.0), 1.0)
     # One rank does not show the others; nor operators alone whether they only launch on a device.
-    alone = {"load-imbalance": found.devices == 1, "launch-bound": "cpu" in found.lacks}
-    asked = unsure or roof > OUTWEIGHS * share or alone.get(cause, False)
-    return ranked, cause, min(sure, ASKED) if asked else sure
+    alone = "cpu" in found.lacks or (cause == "load-imbalance" and found.devices == 1)
+    asked = unsure or roof > OUTWEIGHS * share or alone
+    most = ASKED if asked else PARTLY if cause in WHOLES[1] and "ranks" in found.lacks else 1.0
+    return ranked, cause, min(sure, most)
 
 
 def _observed(
@@ -368,9 +367,11 @@ def _observed(
     """
     if cause == "unknown" or not evidence:
         return (), True
-    answers = _answers(found, evidence[0].what, operators, chip)
     ends = [i for i, fork in enumerate(FLOW) if cause in fork.causes] or [len(FLOW)]
     passed: list[tuple[str, str]] = []
+    name, goes = evidence[0].what, evidence[0].seconds
+    answers = _answers(found, name, operators, chip)
+    whole = any(one.name == name and goes > WHOLLY * one.seconds for one in operators)
     for i, fork in enumerate(FLOW):
         answer = answers[fork.key]
         passed.append((fork.key, answer))
@@ -380,6 +381,8 @@ def _observed(
             return tuple(passed), True
         # A narrower format is one way to move less; and nothing need be left to fuse.
         moves = fork.key == "memory" and cause in ("wrong-format", "at-roof")
+        # What goes as a whole, as softmax from attention, need not be near its bound.
+        moves |= fork.key == "near" and cause == "unfused-elementwise" and whole
         if answer == fork.answer and not moves:
             return tuple(passed), False
         if i == ends[-1]:
@@ -416,8 +419,14 @@ def _answers(
 
 
 def _advice(found: Account, cause: str, evidence: tuple[Evidence, ...]) -> str:
-    """Which advice fits what the host does while the device waits; else that of the cause."""
+    """Which advice fits what the host does while the device waits, or what is slow; else that of
+    the cause.
+    """
     what = evidence[0].what if evidence else ""
+    if cause == "strided" and names.operator_kind(what) == "product":
+        return "misaligned"
+    if cause == "unknown" and not found.lacks:
+        return "spread"
     if cause != "host-bound" or not what:
         return cause
     if found.cold:

@@ -113,23 +113,21 @@ def hot(trace: Sequence[TraceEvent]) -> list[Hot]:
     if not operators:
         raise CourseError("trace must hold operators: record it with record_shapes=True")
     columns = ([getattr(event, name) for event in operators] for name in ("ts", "dur", "tid"))
-    times = own = own_times(*columns).tolist()
+    times = own_times(*columns).tolist()
     if launched := [event for event in trace if event.cat != _OPERATOR]:
         on_device: dict[int, float] = defaultdict(float)
         for event in launched:
             on_device[event.id] += event.dur
         times = [on_device.get(event.id, 0.0) for event in operators]
     everything = sum(times) or 1.0
+    each = zip(times, operators, strict=True)
+    works = [took > 0 if launched else took >= WRAPPER * one.dur for took, one in each]
     groups: dict[str, list[int]] = defaultdict(list)
     for i, event in enumerate(operators):
         groups[event.name].append(i)
     found = []
     for name, members in groups.items():
-        workers = [
-            operators[i]
-            for i in members
-            if (times[i] > 0 if launched else own[i] >= WRAPPER * operators[i].dur)
-        ]
+        workers = [operators[i] for i in members if works[i]]
         amounts = [amount(one) for one in workers]
         spent = sum(times[i] for i in members)
         # A number counts as a tensor without dimensions, in a format that says nothing.

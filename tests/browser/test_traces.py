@@ -66,6 +66,13 @@ def test_a_trace_gets_the_verdict_of_the_command(visit, lang):
         assert f"course diagnose {cause}.json.gz" in page.inner_text(".trace-command")
 
 
+def test_a_file_packed_in_several_pieces_is_read_whole(visit, tmp_path):
+    whole, file = gzip.decompress(seeded("copies").read_bytes()), tmp_path / "pieces.json.gz"
+    pieces = [whole[i : i + 9_000] for i in range(0, len(whole), 9_000)]
+    file.write_bytes(b"".join(map(gzip.compress, pieces)))
+    assert given(opened(visit), file).startswith("copies:")
+
+
 def test_below_a_half_the_box_asks(visit, tmp_path):
     file = tmp_path / "doubt.json"
     file.write_text(json.dumps(others.mixed("copies", "launch_bound", 1)))

@@ -69,9 +69,8 @@ class NsysRecording:
         if not any(next(self._rows(_KIND + one, "start"), None) for one in [*_DEVICE][:2]):
             # Of a device newer than itself, nsys may record the calls and nothing else.
             calls = next(self._rows(_KIND + "RUNTIME", "start"), None)
-            only, newer = (
-                (", only calls", "an nsys as new as the driver, by ") if calls else ("", "")
-            )
+            only = ", only calls" if calls else ""
+            newer = "an nsys as new as the driver, by " if calls else ""
             raise CourseError(
                 f"{self.path.name} has no row in {_KIND}KERNEL{only}: record with {newer}{_HOW}"
             )
@@ -79,9 +78,8 @@ class NsysRecording:
         held = self._rows("TARGET_INFO_GPU", "name", "smCount")
         self.head["deviceProperties"] = [{"name": name, "numSms": units} for name, units in held]
         for table, category in _DEVICE.items():
-            for *on, name, short, x, y, z, moved, way in self._rows(
-                _KIND + table, *_ON_DEVICE, *_ABOUT
-            ):
+            every = self._rows(_KIND + table, *_ON_DEVICE, *_ABOUT)
+            for *on, name, short, x, y, z, moved, way in every:
                 start, end, pid, device, stream, corr = on
                 args = Args(correlation=_joined(pid, corr), device=device, stream=stream)
                 args.bytes, args.grid = moved, _grid(x, y, z)
@@ -91,10 +89,8 @@ class NsysRecording:
         calls, called = ("start", "end", "globalTid", "correlationId", "nameId"), 0
         for start, end, tid, corr, name in self._rows(f"{_KIND}RUNTIME", *calls):
             called += 1
-            bare, args = (
-                _VERSION.sub("", names.get(name) or ""),
-                Args(correlation=_joined(tid, corr)),
-            )
+            bare, args = _VERSION.sub("", names.get(name) or ""), Args()
+            args.correlation = _joined(tid, corr)
             yield self._event("cuda_runtime", bare, start, end, tid, args)
         waits = ("start", "end", "globalPid", "syncType")
         for start, end, pid, how in self._rows(f"{_KIND}SYNCHRONIZATION", *waits):

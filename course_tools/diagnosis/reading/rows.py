@@ -119,7 +119,7 @@ class OpType(NamedTuple):
     kind, name : one of the numbers above, and as written.
     dims, strides, types : of an operator's inputs.
     grid : of a kernel, as many numbers as were written.
-    bytes : of a copy.
+    bytes : of a copy, or what a collective takes.
     concrete : an operator's arguments that are no tensors, as written.
     """
 
@@ -289,7 +289,7 @@ class OncePass:
         args = event.args or _NO_ARGS
         external = args.external if args.external is not None else args.external_lower
         lane, type_ = self._lane(event, args, kind), self._type(kind, name, args)
-        row = (start, lasted, kind, lane, type_, _whole(external), _whole(args.correlation))
+        row = (start, lasted, kind, lane, type_, whole(external), whole(args.correlation))
         for column, value in zip(self.columns.values(), row, strict=True):
             column.append(value)
 
@@ -323,8 +323,10 @@ class OncePass:
             self.known[key] = len(self.types)
             shapes = (dims, args.strides, args.types) if kind == OP and args is not _NO_ARGS else ()
             inputs = [_list(one) for one in shapes] or [(), (), ()]
-            grid = tuple(max(_whole(one), 1) for one in _list(args.grid))
-            moved = (_number(args.bytes) or 0.0) if kind == COPY else 0.0
+            grid = tuple(max(whole(one), 1) for one in _list(args.grid))
+            size = names.BYTES.get(names.dtype(str(args.dtype)) or "", 0)
+            counted, each = (args.bytes, 1) if kind == COPY else (args.sent, size)
+            moved = (_number(counted) or 0.0) * each
             types = [str(one) for one in inputs[2]]
             words = [str(one) for one in _list(said)]
             self.types.append(OpType(kind, name, inputs[0], inputs[1], types, grid, moved, words))
@@ -370,6 +372,7 @@ def _number(value: Any) -> float | None:
     return found if isfinite(found) else None
 
 
-def _whole(value: Any) -> int:
+def whole(value: Any) -> int:
+    """A whole number as some trace writes it; -1 for what is none."""
     found = _number(value)
     return int(found) if found is not None and abs(found) < 2**62 else -1

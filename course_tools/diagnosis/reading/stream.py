@@ -26,17 +26,21 @@ PIECE = 1 << 20
 LONGEST = 1 << 24
 # Bytes at the end of a piece in which the last whole event is looked for.
 LAST = 1 << 16
-# Bytes that are looked at first where events are read one by one.
-WINDOW = 1 << 14
 # What is kept of what stands beside the events.
 HEAD = ("deviceProperties", "distributedInfo", "constructed")
 _BETWEEN = re.compile(rb"\}\s*,(?=\s*\{)")
 _SPACE = re.compile(rb"[ \t\r\n]*")
+# What is no JSON, by how it begins: that has to be written anew.
+_OTHERS = {
+    rb"\xff\xfe|\xfe\xff": "is text in UTF-16: save it in UTF-8",
+    rb"\n[^{[]{0,99}[\x00-\x08\x0e-\x1f]": "is a protobuf, as Perfetto writes it: export "
+    "JSON with export_chrome_trace of torch.profiler",
+}
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-# What opens or closes something within JSON, or begins a string; and what ends a string.
-_BRACKETS = re.compile(rb'[\[\]{}"]')
+# What opens or closes something within JSON, a string, or its beginning; and what ends a string.
+_BRACKETS = re.compile(rb'[\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*"|"', re.DOTALL)
+_AFTER = re.compile(rb"[ \t\r\n,\]}]")  # what stands behind a number or a word
 _STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
-_JSON = json.JSONDecoder()
 
 
 class Args(msgspec.Struct):
@@ -88,6 +92,7 @@ class Stream:
         # What was read of the file, from its byte `_start` in line `_line`; `_at` is where we are.
         self._buffer, self._at, self._start, self._line = b"", 0, 0, 1
         self._ended, self._distrusted = False, 0
+        self._kept: int | None = None  # where a value begins that is wanted as a whole
 
     def __iter__(self) -> Iterator[Event]:
         broken: tuple[type[Exception], ...] = (zlib.error, gzip.BadGzipFile)
@@ -127,17 +132,21 @@ class Stream:
         if first == "":
             raise self._error("is empty", 0)
         if first not in "[{":
+            for begins, said in _OTHERS.items():
+                if re.match(begins, self._buffer):
+                    raise CourseError(f"{self.path.name} {said}")
             raise self._error("does not begin as JSON does", self._here)
         self._at += 1
-        yield from self._events() if first == "[" else self._members()
+        # The format lets a list of events lack its end: a program that stopped wrote it.
+        yield from self._events("]", "") if first == "[" else self._members()
         if self._peek():
             raise self._error("goes on after its end", self._here)
 
     def _members(self) -> Iterator[Event]:
         keys: list[str] = []
         found = False
-        while self._peek() != "}":
-            if self._next() != '"':
+        while self._next() != "}":
+            if self._peek() != '"':
                 raise self._cut_or("a key in double quotes was expected")
             key = self._value()
             if self._peek() != ":":
@@ -146,7 +155,7 @@ class Stream:
             if key == "traceEvents" and self._peek() == "[":
                 found = True
                 self._at += 1
-                yield from self._events()
+                yield from self._events("]")
                 continue
             keys.append(str(key))
             if key in HEAD:
@@ -161,9 +170,9 @@ class Stream:
                 f"no trace of torch.profiler; export one with export_chrome_trace"
             )
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self, *ends: str) -> Iterator[Event]:
         """The events of a list whose bracket has been read, and its end."""
-        while (mark := self._next()) != "]":
+        while (mark := self._next()) not in ends:
             if mark != "{":
                 raise self._cut_or("an event was expected")
             if piece := self._piece():
@@ -199,42 +208,41 @@ class Stream:
 
     def _value(self) -> Any:
         """The JSON value at which the buffer stands."""
-        window = WINDOW
         self._peek()
-        while True:
-            text = self._text(window)
-            try:
-                value, end = _JSON.raw_decode(text)
-            except (json.JSONDecodeError, RecursionError) as error:
-                if wider := self._wider(window):
-                    window = wider
-                    continue
-                raise self._stumbled(text, error) from None
-            if end == len(text) and (wider := self._wider(window)):  # a number might go on
-                window = wider
-                continue
-            self._at += len(text[:end].encode())
-            try:  # the standard library reads half a character, which no message can show
-                json.dumps(value if "\\u" in text[:end] else "", ensure_ascii=False).encode()
-            except UnicodeEncodeError:
-                raise self._error("holds half a character (a lone surrogate)", self._here) from None
-            return value
+        at, self._kept = self._here, self._at
+        self._skip()
+        raw, text = self._buffer[self._kept : self._at], ""
+        self._kept = None
+        try:
+            text = raw.decode()
+            value = json.loads(text)
+            # The standard library reads half a character, which no message can show.
+            json.dumps(value if "\\u" in text else "", ensure_ascii=False).encode()
+        except UnicodeDecodeError as error:
+            raise self._error("is not text in UTF-8", at + error.start) from None
+        except UnicodeEncodeError:
+            raise self._error("holds half a character (a lone surrogate)", self._here) from None
+        except (json.JSONDecodeError, RecursionError) as error:
+            read, said = getattr(error, "pos", 0), getattr(error, "msg", "too deeply nested")
+            stumbled = at + len(text[:read].encode())
+            raise self._error(f"is no valid JSON ({said})", stumbled) from None
+        return value
 
     def _skip(self) -> None:
-        """Pass over a value of any length, of which nothing is kept."""
-        if self._peek() not in '[{"':
-            self._value()
-            return
-        depth = 0
+        """Pass over a value of any length."""
+        depth, marks = 0, _BRACKETS if self._peek() in '[{"' else _AFTER
         while True:
-            if not (found := _BRACKETS.search(self._buffer, self._at)):
+            if not (found := marks.search(self._buffer, self._at)):
                 self._at = len(self._buffer)
                 self._read_on()
                 continue
+            if marks is _AFTER:
+                self._at = found.start()
+                return
             self._at = found.end()
             if found[0] == b'"':
                 self._string()
-            depth += {b"[": 1, b"{": 1, b'"': 0}.get(found[0], -1)
+            depth += (found[0] in b"[{") - (found[0] in b"]}")
             if not depth:
                 return
 
@@ -252,35 +260,9 @@ class Stream:
         """Read on within a value, where there is more."""
         if self._ended:
             raise self._cut()
+        if self._kept is not None and self._at - self._kept > LONGEST:
+            raise self._error(f"holds a value of more than {LONGEST} bytes", self._here)
         self._more()
-
-    def _wider(self, window: int) -> int:
-        """A window to look at instead, with more of the file in it; 0 where there is no more."""
-        held = len(self._buffer) - self._at
-        if min(window, held) >= LONGEST:
-            return 0
-        if window < held:
-            return 4 * window
-        if self._ended:
-            return 0
-        self._more()
-        return window
-
-    def _stumbled(self, text: str, error: Exception) -> CourseError:
-        at, said = getattr(error, "pos", 0), getattr(error, "msg", "too deeply nested")
-        if self._ended and (not text[at:].strip() or "Unterminated" in said):
-            return self._cut()
-        return self._error(f"is no valid JSON ({said})", self._here + len(text[:at].encode()))
-
-    def _text(self, window: int) -> str:
-        piece = self._buffer[self._at : self._at + window]
-        try:
-            return piece.decode()
-        except UnicodeDecodeError as error:
-            whole = self._at + len(piece) == len(self._buffer) and self._ended
-            if error.start >= len(piece) - 3 and not whole:  # a character cut in two
-                return piece[: error.start].decode()
-            raise self._error("is not text in UTF-8", self._here + error.start) from None
 
     def _peek(self) -> str:
         """The next character that is no space; nothing at the end of the file."""
@@ -297,9 +279,11 @@ class Stream:
         """Read on, and forget what has been used."""
         got = self._file.read(PIECE)
         self._ended = not got
-        self._line += self._buffer.count(b"\n", 0, self._at)
-        self._start, self._buffer = self._here, self._buffer[self._at :] + got
-        self._at = 0
+        used = self._at if self._kept is None else self._kept
+        self._kept = None if self._kept is None else 0
+        self._line += self._buffer.count(b"\n", 0, used)
+        self._start, self._buffer = self._start + used, self._buffer[used:] + got
+        self._at -= used
 
     @property
     def _here(self) -> int:

@@ -5,6 +5,7 @@ import json
 import random
 import shutil
 import subprocess
+from itertools import pairwise
 
 import pytest
 
@@ -108,7 +109,9 @@ def test_the_page_says_what_the_library_says_of_every_known_cause(tmp_path):
 
 @needs_node
 def test_the_page_reads_a_trace_however_it_is_written(tmp_path):
-    """Packed, indented, a bare list, numbers that JSON does not have, strings with brackets."""
+    """Packed whole or in pieces, indented, a bare list, one without an end, numbers that JSON does
+    not have, strings with brackets.
+    """
     trace = others.drawn(MAKERS["synchronisation"][1], 0.2)
     rows = trace["traceEvents"]
     about = {"name": 'a "[{" in a \\ name', "args": {"odd": float("nan"), "far": float("inf")}}
@@ -120,7 +123,13 @@ def test_the_page_reads_a_trace_however_it_is_written(tmp_path):
     (tmp_path / "packed.json.gz").write_bytes(gzip.compress(files[0].read_bytes()))
     (tmp_path / "wide.json").write_text(json.dumps(trace, indent=4), encoding="utf-8")
     (tmp_path / "marked.json").write_bytes(b"\xef\xbb\xbf" + files[0].read_bytes())
-    more = [tmp_path / name for name in ("packed.json.gz", "wide.json", "marked.json")]
+    whole, cuts = files[0].read_bytes(), (0, 3_000, 3_001, 20_000, None)
+    members = [gzip.compress(whole[a:b]) for a, b in pairwise(cuts)]
+    (tmp_path / "members.json.gz").write_bytes(b"".join(members))
+    (tmp_path / "open.json").write_text(f"{json.dumps(rows)[:-1]},\n", encoding="utf-8")
+    (tmp_path / "commas.json").write_text(f"{json.dumps(trace)[:-2]},],}}", encoding="utf-8")
+    names = ("packed.json.gz", "wide.json", "marked.json", "members.json.gz", "open.json")
+    more = [tmp_path / name for name in (*names, "commas.json")]
     agree(tmp_path, *([file] for file in [*files, *more]))
 
 
@@ -137,6 +146,7 @@ def test_a_file_that_is_no_trace_is_refused_by_its_kind(tmp_path):
             b"{'a': 1}",
             b'{"traceEvents": [{"name": nope}]}',
             b"\xff\xfe{",
+            b"\n\x9a\x01\x08\x03\xc2\x06trusted",
         ],
         "cut": [one.encode() for one in cut],
         "list": [b'{"a": [1, {"b": 2}]}', b"{}"],

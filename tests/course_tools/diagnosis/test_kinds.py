@@ -151,6 +151,18 @@ def test_what_a_program_does_once_is_a_cold_start(tmp_path, name):
     assert (one.cause, one.advice) == ("host-bound", "start")
 
 
+def test_the_advice_fits_what_is_slow(tmp_path):
+    misaligned = found(tmp_path, others.drawn(others.misaligned, 0.4))
+    layout = found(tmp_path, others.drawn(others.strided, 0.4))
+    assert (misaligned.advice, layout.advice) == ("misaligned", "strided")
+    pen = Pen()
+    for i in range(60):  # no cause has much of it, and all is recorded
+        product(pen, 120 + 4 * (i % 7))
+    spread = found(tmp_path, pen)
+    assert (spread.cause, spread.cannot_tell, spread.advice) == ("unknown", (), "spread")
+    assert found(tmp_path, pen.trace() | {"deviceProperties": []}).advice == "unknown"
+
+
 def test_the_first_call_of_all_creates_a_context_whatever_its_name(tmp_path):
     pen = Pen()
     pen.row("cuda_runtime", "cudaDeviceSynchronize", pen.host - 10, 5, 77, 77)
@@ -208,7 +220,7 @@ def test_one_rank_alone_is_asked_and_several_files_are_said(tmp_path):
     whole = others.ranks()
     files = []
     for rank in range(4):
-        mine = [row for row in whole["traceEvents"] if row["pid"] in (77, rank)]
+        mine = [row for row in whole["traceEvents"] if row["pid"] in (77 + 10 * rank, rank)]
         shift = 1e9 * rank  # no two machines have one clock
         rows = [{**row, "ts": row["ts"] + shift, "pid": row["pid"] % 7} for row in mine]
         files.append(tmp_path / f"rank{rank}.json")

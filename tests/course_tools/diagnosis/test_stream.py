@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -55,13 +56,13 @@ def test_pieces_of_any_size_hold_the_same_events(tmp_path_factory, raw, piece, i
             {"a": [1, {}], "note": "é}", "traceEvents": raw, "constructed": "é}"}, indent=indent
         )
     )
-    kept = stream.PIECE, stream.WINDOW
+    kept = stream.PIECE
     try:
-        stream.PIECE, stream.WINDOW = piece, max(piece // 3, 1)
+        stream.PIECE = piece
         reader = stream.Stream(file)
         found = list(reader)
     finally:
-        stream.PIECE, stream.WINDOW = kept
+        stream.PIECE = kept
     assert [(one.name, one.ts) for one in found] == [(one["name"], one["ts"]) for one in raw]
     assert reader.head == {"constructed": "é}"}
 
@@ -107,6 +108,11 @@ def test_a_mistake_is_named_with_its_byte_and_line(tmp_path):
         (b'{"traceEvents": []} and more', "goes on after its end at byte 20"),
         (b'{"traceEvents" []}', "a colon was expected"),
         (b"\x7fELF", "does not begin as JSON does"),
+        ("[{}]".encode("utf-16"), "is text in UTF-16: save it in UTF-8"),
+        (b"\n\x9a\x01\x08\x03\xc2\x06trusted", "is a protobuf, as Perfetto writes it"),
+        (b"\nname,dur\n", "does not begin as JSON does at byte 1, line 2"),
+        (b'[{"ph": "X"}, {"ph": ', "is cut off"),
+        (gzip.compress(b""), "is empty"),
         (b'[{"ph": "X", "cat": "kernel", "name": "\\ud800"}]', "holds half a character"),
         (b'{"deviceProperties": [{"name": "\\udfff"}], "traceEvents": []}', "half a character"),
     ],
@@ -138,6 +144,30 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path):
     file = tmp_path / "trace.json"
     file.write_bytes(b"\xef\xbb\xbf" + json.dumps([ROW]).encode())
     assert len(events(file)) == 1
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, import_module(stream.ZSTD).compress])
+def test_packed_pieces_one_behind_the_other_are_one_file(tmp_path, pack):
+    file = tmp_path / "trace.json.gz"
+    whole = json.dumps({"a": 1, "traceEvents": [ROW] * 900}).encode()
+    file.write_bytes(b"".join(pack(whole[i : i + 5_000]) for i in range(0, len(whole), 5_000)))
+    assert len(events(file)) == 900
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[{0}, {0}",  # the format lets a list lack its end
+        "[{0},\n{0},\n",
+        "[{0}, {0},]",
+        '{{"a": 1, "traceEvents": [{0}, {0},],}}',
+        '\ufeff{{"traceEvents": [{0}, {0}], "z": {{"b": [1]}},\n}}',
+    ],
+)
+def test_commas_that_end_nothing_and_a_list_without_an_end(tmp_path, text):
+    file = tmp_path / "trace.json"
+    file.write_text(text.format(json.dumps(ROW)), encoding="utf-8")
+    assert [one.ts for one in events(file)] == [1.5, 1.5]
 
 
 def test_of_a_long_trace_a_stretch_in_the_middle_is_kept(tmp_path):
