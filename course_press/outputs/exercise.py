@@ -8,11 +8,11 @@ from typing import Any
 from markupsafe import Markup
 
 from course_book import exercises, t
-from course_book.asking import Walk
+from course_book.asking import Box, Walk
 from course_book.exercises import Form, Question, capital, example, phrases, predictions, wrong_unit
 from course_book.text import UNITS, language, page_grammar
 from course_press.outputs import figure
-from course_press.outputs.written import number_marks
+from course_press.outputs.written import data_script, number_marks
 from course_press.source.assets import filled
 
 # The space between a number and its unit, or between its thousands: no line ends there.
@@ -66,6 +66,12 @@ def _prose(text: str) -> str:
 def walk_html(shown: Walk) -> str:
     """The questions of a diagnosis as folded answers that hold the next, which need no script."""
     return filled("elements/walk", shown=shown)
+
+
+def box_html(shown: Box) -> str:
+    """What it says without a script, and the data of its script."""
+    data = data_script({**shown.data, **number_marks()})
+    return f'<div class="{shown.kind}"><p>{escape(shown.text)}</p>{data}</div>'
 
 
 def question_html(shown: Question) -> str:
