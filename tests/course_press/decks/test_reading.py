@@ -68,7 +68,9 @@ def test_a_sentence_that_leads_to_an_equation_has_it():
 
 def test_findings_have_a_slide_each_and_tables_none():
     items = "<ul><li>The first finding is a whole sentence of its own. More.</li><li>The second is too, as it must.</li></ul>"
-    box = f'<div class="callout takeaways"><p class="callout-title">Take</p><div>{items}</div></div>'
+    box = (
+        f'<div class="callout takeaways"><p class="callout-title">Take</p><div>{items}</div></div>'
+    )
     table = '<figure class="float"><table></table><figcaption>Rows. Of it.</figcaption></figure>'
     slides = read(f"<p>A lead that is long enough to stand alone here.</p>{FIGURE}{table}{box}")
     assert [heading for heading, _, _ in slides] == ["A", "One roof.", "Take", "Take"]
