@@ -99,6 +99,14 @@ def test_a_chapter_says_what_it_is_about(site):
     assert [one.text_content().strip() for one in said] == ["Of two."]
 
 
+def test_a_page_says_where_scripts_find_what_they_ask_for_later(site):
+    for name in NAMES:
+        folder = site / "en" / ("" if name == "index" else "chapters/en")
+        assets = folder / page(site, name).body.get("data-root") / "assets"
+        assert (assets / "film.js").is_file()
+        assert (assets / "vendor" / "gifenc.js").is_file()
+
+
 def test_to_link_pages_again_changes_nothing(site):
     files = sorted((site / "es").rglob("*.html"))
     before = [file.read_bytes() for file in files]

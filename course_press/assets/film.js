@@ -50,7 +50,7 @@
         lines(scene.says[Math.floor(place)]).forEach(function (line, i) { pen.fillText(line, EDGE, high + EDGE + LINE * (i + 0.7)); });
         pen.fillStyle = color("--accent");
         pen.textAlign = "right";
-        pen.fillText(document.querySelector(".brand").textContent, wide - EDGE, canvas.height - EDGE);
+        pen.fillText(document.querySelector(".brand, .sidebar-title a, .navbar-title").textContent.trim(), wide - EDGE, canvas.height - EDGE);
         pen.textAlign = "left";
         then(pen.getImageData(0, 0, canvas.width, canvas.height).data);
       };

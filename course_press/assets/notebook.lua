@@ -111,6 +111,6 @@ function Pandoc(doc)
   labels = course.labels
   doc.blocks = doc.blocks
     :walk({ Inlines = inlines, Note = note, Link = link, Header = header })
-    :walk({ Div = div, Span = function(span) return left_out(span) and {} or span.content end })
+    :walk({ Div = div, Span = function(span) return (left_out(span) or span.classes:includes("hint")) and {} or span.content end })
   return doc
 end

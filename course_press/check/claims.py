@@ -14,7 +14,7 @@ BOUNDS = {"lower", "speed_of_light", "t_math", "t_memory", "ridge", "peak", "ban
 # Names by which a number came from a clock, or from what clocks taught a model.
 TIMES = {"calibrate", "expected", "measured", "published", "results", "serve", "train"}
 
-_SENTENCE = re.compile(r"(?<=[.!?])[”»)*]*\s+")
+_SENTENCE = re.compile(r"(?<=[.!?])(?:[”»)*]|\]\{[^}]*\})*\s+")
 
 
 def unsaid(chapter: Chapter, lang: str, root: Path) -> Iterator[tuple[Line, str]]:

@@ -1,5 +1,5 @@
-"""Puts on slides what a printed chapter says in one sentence a section, its figures and its
-predictions, in their order; all its text goes to the notes.
+"""Puts on slides what a printed chapter says in one sentence a section, the first or that which is
+marked as its finding, its figures and its predictions; all its text goes to the notes.
 """
 
 import json
@@ -55,6 +55,7 @@ class _Deck:
         self.heading, self.id = str(escape(title)), ""
         self.fresh = True  # the sentence of this section is still to come
         self.over = False  # what follows is for the page
+        self.found: list[Any] = []  # what this section marks as the sentence to be shown
         self.early: list[str] = []  # said before there is a slide
         self.poll: _Slide | None = None
         root = html.fragment_fromstring(_SVG.sub(set_aside, body), create_parent="div")
@@ -85,7 +86,10 @@ class _Deck:
             self._ask(one)
         elif one.tag == "div" and "callout" in classes and one.xpath("./div/*[1][self::ul]"):
             self.heading = inner(one.xpath("./*[@class='callout-title']")[0])
-            self._sentences(one.xpath("./div/ul/li"))
+            if "takeaways" in classes:
+                self._sentences(one.xpath("./div/ul/li"))
+            else:  # what a lecture is for is read at once
+                self._add("list", self.heading).blocks.append(self._markup(one[-1][0]))
         elif one.tag != "figure" and (classes & {*_LIVE, "sizes"} or one.get("data-figure")):
             self._show(one, self.heading)
         elif classes & _LEFT_OUT:
@@ -106,7 +110,7 @@ class _Deck:
             asked = one.xpath(".//div[@class='exercise']")
             self.over |= bool(asked and not told) or bool(one.xpath("./div[@id='refs']"))
             self.fresh = ((told or found) and not self.over) or not any(self.slides)
-            self.id = one.get("id", "")
+            self.id, self.found = one.get("id", ""), one.xpath(".//span[@class='finding']")
         self._walk(one)
 
     # --- slides
@@ -125,8 +129,9 @@ class _Deck:
         """A slide for what each passage says first, with the equation that it leads to."""
         for one in passages:
             slide = self._add("sentence", self.heading)
-            told = sentences(one)
-            first, next_ = opening(told), one.getnext()
+            marked = self.found[:1] if one.tag == "p" else []
+            first = inner(without_ids(marked[0])) if marked else opening(sentences(one))
+            next_ = one.getnext()
             slide.blocks.append(f'<p class="sentence">{self._placed(first)}</p>')
             if first.endswith(":") and next_ is not None and "equation" in next_.classes:
                 slide.blocks.append(self._markup(next_))

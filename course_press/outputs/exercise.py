@@ -1,6 +1,5 @@
 """An exercise as a form of a page, and a prediction, which a script moves into its box."""
 
-import json
 import re
 from html import escape
 from typing import Any
@@ -8,11 +7,11 @@ from typing import Any
 from markupsafe import Markup
 
 from course_book import exercises, t
-from course_book.asking import Walk
+from course_book.asking import Box, Walk
 from course_book.exercises import Form, Question, capital, example, phrases, predictions, wrong_unit
 from course_book.text import UNITS, language, page_grammar
 from course_press.outputs import figure
-from course_press.outputs.written import number_marks
+from course_press.outputs.written import data_script, number_marks
 from course_press.source.assets import filled
 
 # The space between a number and its unit, or between its thousands: no line ends there.
@@ -33,7 +32,7 @@ def html(form: Form) -> str:
         button=capital(t("check-answer")),
         example=example(one.exercise.unit),
         steps=[(summary, _prose(text)) for summary, text in form.steps()],
-        data=_data(payload(form), separators=(", ", ": ")),
+        data=Markup(data_script(payload(form))),  # noqa: S704
     )
 
 
@@ -68,18 +67,24 @@ def walk_html(shown: Walk) -> str:
     return filled("elements/walk", shown=shown)
 
 
+def box_html(shown: Box) -> str:
+    """What it says without a script, and the data of its script."""
+    data = data_script({**shown.data, **number_marks()})
+    return f'<div class="{shown.kind}"><p>{escape(shown.text)}</p>{data}</div>'
+
+
 def question_html(shown: Question) -> str:
     """The answer, for who has no script or wants no question, and what a script needs to ask."""
     return f"""<div class="guess" id="predict-{shown.id}">
 <p class="guess-truth"><strong>{escape(shown.ask)}:</strong> {escape(shown.shown_truth)}</p>
-{_data(asked(shown))}{_data(shared(), "guess-shared")}
+{data_script(asked(shown))}{data_script(shared(), "guess-shared")}
 </div>"""
 
 
 def parity_html(_: exercises.Parity) -> str:
     """Where all predictions of a reader are drawn."""
     return f"""<div class="guesses"><p>{escape(shared()["words"]["still"])}</p>
-{_data({})}{_data(shared(), "guess-shared")}
+{data_script({})}{data_script(shared(), "guess-shared")}
 </div>"""
 
 
@@ -102,11 +107,3 @@ def shared() -> dict[str, Any]:
         **number_marks(),
         **page_grammar(language()),
     }
-
-
-def _data(data: dict[str, Any], name: str = "", separators: tuple[str, str] = (",", ":")) -> Markup:
-    # The script block may hold no "<": "</script>" would end it.
-    text = json.dumps(data, ensure_ascii=False, sort_keys=True, separators=separators)
-    text = text.replace("<", "\\u003c")
-    kind = f' class="{name}"' if name else ""
-    return Markup(f'<script type="application/json"{kind}>{text}</script>')  # noqa: S704

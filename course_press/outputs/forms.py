@@ -5,7 +5,7 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from course_book.asking import TraceBox, Walk
+from course_book.asking import Box, TraceBox, Walk
 from course_book.exercises import Form, Parity, Question
 from course_book.explore.serving import Calculator
 from course_book.explore.views import Explorer
@@ -27,6 +27,7 @@ ELEMENTS: Sequence[tuple[Any, Callable[[Any], str]]] = (
     (Plot | Diagram, figure.html),
     (Walk, exercise.walk_html),
     (TraceBox, trace.html),
+    (Box, exercise.box_html),
 )
 
 

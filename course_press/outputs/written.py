@@ -19,10 +19,11 @@ def number_marks() -> dict[str, Any]:
     }
 
 
-def data_script(data: Any) -> str:
+def data_script(data: Any, kind: str = "") -> str:
     """Data for a page's script, of which nothing can end the element that holds it."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
-    return f'<script type="application/json">{text}</script>'
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    of = f' class="{kind}"' if kind else ""
+    return f'<script type="application/json"{of}>{text}</script>'
 
 
 def tool_words() -> dict[str, str]:

@@ -90,6 +90,7 @@ def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
         _draw_cards(book, {chapter.path.stem for chapter, _, _ in pages}, folder)
     for chapter, page, main in pages:
         page.set(_COMPLETE, "true")
+        page.body.set("data-root", f"{about.up(chapter)}../")
         _name_sections(main, labels, ui)
         _let_references_agree(main, book.lang)
         _list_own_sources(page)

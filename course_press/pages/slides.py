@@ -35,7 +35,7 @@ def url(page: PrintedPage) -> str:
 def features(body: str) -> dict[str, Any]:
     """What a printed text needs beside it: which scripts and styles."""
     classes = {"exercises": "exercise", "explorers": "explorer"}
-    classes |= {name: name for name in ("moving", "calculator", "trace")}
+    classes |= {name: name for name in ("moving", "calculator", "trace", "numbers", "daily")}
     return {
         "math": "<math" in body,
         "tour": "<!-- later -->" in body,

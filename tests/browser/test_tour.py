@@ -14,9 +14,10 @@ GUESS = """```{python}
 #| echo: false
 from course_book.exercises import predict
 
-predict("tour-NAME", 1.75, "×", low=0.1, high=100)
+predict("tour-NAME", GIVEN)
 ```
 """
+GIVEN = {"sum": '1.75, "×", low=0.1, high=100', "kept": '4e-3, "s", low=1e-4, high=1'}
 SLIDE = """## Slide NAME {#sec-tour-NAME}
 
 ::: {.later}
@@ -32,11 +33,13 @@ How much?
 So much, for NAME.
 
 """
-SLIDES = ("sum", "kept")
+SLIDES = tuple(GIVEN)
 
 
 def print_tour(folder):
-    cells = {"ring": CELL} | {name: GUESS.replace("NAME", name) for name in SLIDES}
+    cells = {"ring": CELL} | {
+        name: GUESS.replace("NAME", name).replace("GIVEN", of) for name, of in GIVEN.items()
+    }
     slides = "".join(SLIDE.replace("NAME", name) for name in SLIDES)
     page = f"# A tour {{.unnumbered}}\n\n{slides}## Where now? {{#sec-tour-next}}\n\nOn.\n"
     print_small_book(folder, BOOK, cells, "tour", page)
@@ -111,6 +114,28 @@ def test_a_picture_comes_with_its_slide_and_plays_what_was_guessed(visit):
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("#sec-tour-kept .moving.live")
     assert [name for name in asked if name.startswith("tour.")] == ["tour.1.js"]
+
+
+@pytest.mark.parametrize(("lang", "typed"), [("en", "4.1 ms"), ("es", "4,1 ms"), ("ko", "4100 µs")])
+def test_a_guess_is_read_with_its_unit_where_the_page_has_no_exercise(visit, lang, typed):
+    page = opened(visit, lang, "#sec-tour-kept", width=390, reduced_motion="reduce")
+    page.fill("#predict-tour-kept [type=text]", typed)
+    page.keyboard.press("Enter")
+    said = page.inner_text("#predict-tour-kept .guess-said").replace("\u00a0", " ")
+    assert "10" in said or "ten" in said or "diez" in said
+    assert "4 ms" in said
+
+
+def test_on_a_phone_the_question_comes_before_its_picture(visit):
+    page = opened(visit, width=390)
+    page.wait_for_selector("#sec-tour-sum .moving.live")
+    page.wait_for_selector("#predict-tour-sum form")
+    tops = [
+        page.locator(f"#sec-tour-sum {one}").bounding_box()["y"]
+        for one in ("h2", ".predict", ".later")
+    ]
+    assert tops == sorted(tops)
+    assert page.locator("#predict-tour-sum [type=submit]").bounding_box()["y"] < 800
 
 
 def test_who_wants_no_motion_plays_by_hand(visit):

@@ -68,12 +68,30 @@ def test_a_sentence_that_leads_to_an_equation_has_it():
 
 def test_findings_have_a_slide_each_and_tables_none():
     items = "<ul><li>The first finding is a whole sentence of its own. More.</li><li>The second is too, as it must.</li></ul>"
-    box = f'<div class="callout"><p class="callout-title">Take</p><div>{items}</div></div>'
+    box = (
+        f'<div class="callout takeaways"><p class="callout-title">Take</p><div>{items}</div></div>'
+    )
     table = '<figure class="float"><table></table><figcaption>Rows. Of it.</figcaption></figure>'
     slides = read(f"<p>A lead that is long enough to stand alone here.</p>{FIGURE}{table}{box}")
     assert [heading for heading, _, _ in slides] == ["A", "One roof.", "Take", "Take"]
     assert text(slides[2][1]) == "The first finding is a whole sentence of its own."
     assert "Rows. Of it." in slides[1][2]
+
+
+def test_what_a_lecture_is_for_stands_on_one_slide():
+    items = "<ul><li>to read a roof</li><li>to raise it</li></ul>"
+    box = f'<div class="callout"><p class="callout-title">Goals</p><div>{items}</div></div>'
+    ((heading, shown, _),) = read(f"{box}<section class='level2'></section>")
+    assert heading == "Goals"
+    assert [text(one) for one in shown.xpath(".//li")] == ["to read a roof", "to raise it"]
+
+
+def test_a_section_shows_the_sentence_that_is_marked_as_its_finding():
+    lead = "<p>How close does one come to the roof, if it tries hard?</p>"
+    rest = "<p>Look. <span class='finding'>Nobody passes <em>it</em>.</span> No one.</p>"
+    (_, shown, said), *_ = read(f"{lead}{FIGURE}{rest}")
+    assert text(shown) == "Nobody passes it."
+    assert said.startswith("How close does one come")
 
 
 def test_exercises_end_the_lecture_and_are_said():
