@@ -307,6 +307,10 @@ def test_translations_differ_from_the_english():
         ("measured-estimate", 3.35e12 // 16060522496),
         ("measured-read", 3),
         ("measured-steps", 1),
+        ("net-slow-port", 2 * 1.6e9 / 50e9 / 0.25 - 0.08),
+        ("net-gated-width", 2 / 3 * 3 * 0.99e15 / 450e9),
+        ("cause-columns", 34 * 8192**2 / 3.35e12),
+        ("cause-moved", 0.4 / 0.8 * 420e-6),
         ("step-read", 192e12),
         ("step-remedy", 2),  # 0.4 / 3, 0.25 * 3 / 4, 0.2 * 2 / 3
     ],
