@@ -21,7 +21,7 @@ from course_tools.files import DATA
 FOLDER = DATA / "calibration"
 NEAREST, ENGINES = "nearest.toml", "engines.toml"
 _OTHERS = (NEAREST, ENGINES, FILE.name)  # files that are no chip's
-LENT = ("narrow", "attention", "links", "small", "mixtures", "messages")
+LENT = ("narrow", "prompt", "decode", "latent", "links", "small", "mixtures", "messages")
 TYPICAL = "typical"  # the engine whose constants are fitted to all of them together
 
 
@@ -48,7 +48,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     # How far chips lie apart, as a logarithm: what anything unlike the evidence is in doubt.
     chips: float = 0.0
     # How much wider a range is where constants stand for another chip's, as a logarithm: beside
-    # that, of ``"narrow"`` products, ``"attention"``, ``"links"`` and their ``"small"`` messages,
+    # that, of ``"narrow"`` products, attention by its phase, ``"links"`` and their ``"small"`` ones,
     # ``"mixtures"`` and their ``"messages"``.
     lent: dict[str, float] = {}
     source: str  # what it was fitted to, or whose it is
@@ -172,7 +172,7 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
         mixtures=found.mixtures
         and replace(found.mixtures, range=wider(found.mixtures.range, "mixtures")),
         attention={
-            kind: replace(one, range=wider(one.range, "attention"))
+            kind: replace(one, range=wider(one.range, kind))
             for kind, one in found.attention.items()
         },
         log_sigma=math.hypot(found.log_sigma, doubts["narrow"] if found.narrow else 0.0),

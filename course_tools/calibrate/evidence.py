@@ -95,10 +95,10 @@ def of_others(key: str) -> tuple[Products, Products]:
 
 @cache
 def attentions(key: str, kind: str, compute: str) -> tuple[Estimate, NDArray[Any]]:
-    """Attention that a collector timed on a chip, by its phase and the format of its arithmetic:
-    bounds, and times, s.
+    """Attention that a collector timed on a chip, by its phase and the format of its arithmetic,
+    which latent prompts have from their cache: bounds, and times, s.
     """
-    where = {"chip": key, "phase": kind, "compute": compute}
+    where = {"chip": key, "phase": kind, "cache" if kind == "latent prompt" else "compute": compute}
     rows = [row for row in table("attention_engines") if where.items() <= row.items()]
     sizes = ("batch", "new", "length", "heads", "kv_heads")
     shape = np.array([[int(row[name]) for name in sizes] for row in rows]).T
@@ -123,7 +123,7 @@ def attentions(key: str, kind: str, compute: str) -> tuple[Estimate, NDArray[Any
 
 # Which rows the constants of a phase are fitted to: those of the arithmetic's formats.
 PHASES = {
-    "prompt": (("prompt", "bf16"), ("prompt", "fp8"), ("latent prompt", "bf16")),
+    "prompt": tuple((kind, x) for kind in ("prompt", "latent prompt") for x in ("bf16", "fp8")),
     "decode": (("decode", "bf16"),),
     "latent": (("latent decode", "bf16"),),
 }
