@@ -28,7 +28,7 @@ from course_tools.calibrate.constants import (
     to_toml,
 )
 from course_tools.calibrate.kernels import Constants, EngineConstants, Kernel, quantizing, seconds
-from course_tools.calibrate.links import LARGE_MESSAGE, InSwitch, LinkConstants, Range
+from course_tools.calibrate.links import AT_ONCE, LARGE_MESSAGE, InSwitch, LinkConstants, Range
 from course_tools.calibrate.mixtures import MixtureConstants, mixture_seconds
 from course_tools.calibrate.own import least_absolute
 from course_tools.calibrate.prediction import mean_error, predict
@@ -431,7 +431,9 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
             region=fitted.region | {"product": (float(flops.min()), float(flops.max()))},
             constants={**steady, "fp16": steady["bf16"]},
             ranges={**sides, "step": fitted.ranges["step"]},
-            links={**fitted.links, "nvlink": fit_links(halves, switch), **_fit_messages(key)},
+            links={**fitted.links, "nvlink": fit_links(halves, switch)}
+            | _fit_messages(key)
+            | _fit_reduces(key),
             attention=_fit_attention(key),
             mixtures=_fit_mixtures(key),
         )
@@ -512,11 +514,12 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
             for bound, taken in (evidence.attentions(key, *part) for part in parts):
                 expected = attention_seconds(Kernel(bound, bound.work), chip(key), c)
                 found[kind].append((taken / expected, c.range))
-        for name, some in {"": evidence.nccl(key), **evidence.expert_messages(key)}.items():
-            link = lender.links[name or "nvlink"]
-            ratios, is_large = _ratios(link, [some] if name else some)
-            found["messages" if name else "links"].append((ratios[is_large], link.range))
-            found["messages" if name else "small"].append((ratios[~is_large], link.small))
+        own = evidence.expert_messages(key) | {AT_ONCE: evidence.engine_reduces(key)}
+        for name, some in {"nvlink": evidence.nccl(key), **own}.items():
+            link = lender.links[name]
+            ratios, is_large = _ratios(link, [some] if name in own else some)
+            found["messages" if name in own else "links"].append((ratios[is_large], link.range))
+            found["messages" if name in own else "small"].append((ratios[~is_large], link.small))
         if of_experts := lender.mixtures:
             every = _mixture_ratios(key, of_experts)
             found["mixtures"] += [(ratios, of_experts.range) for ratios, _ in every]
@@ -572,6 +575,17 @@ ATTENDS: dict[str, dict[str, float]] = {
     "decode": DECODES | {"elements": 12.0, "older": 2e-6, "wide": 2.0},
     "latent": DECODES,
 }
+
+
+def _fit_reduces(key: str) -> dict[str, LinkConstants]:
+    """What an engine's own all-reduces reach over a chip's links, from half of those that the
+    library's do not pass.
+    """
+    link = LinkConstants(latency=0.0, hop=0.0, bandwidth=1.0, waits=0.0, range=SURE, small=SURE)
+    some = evidence.halved(evidence.engine_reduces(key))[0]
+    some = some.some(some.size <= 2 * LARGE_MESSAGE)
+    start = {"latency": 5e-6, "hop": 1e-7, "bandwidth": 0.6}
+    return {AT_ONCE: _ranged(_fit_link(link, [some], start), [some])}
 
 
 def _fit_attention(key: str) -> dict[str, AttentionConstants]:

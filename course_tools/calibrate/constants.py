@@ -14,7 +14,7 @@ from course_lib.specs import chip as chip_of
 from course_tools.calibrate.attention import AttentionConstants
 from course_tools.calibrate.errors import FILE
 from course_tools.calibrate.kernels import Constants, EngineConstants
-from course_tools.calibrate.links import LinkConstants, Range
+from course_tools.calibrate.links import AT_ONCE, LinkConstants, Range
 from course_tools.calibrate.mixtures import MESSAGES, MixtureConstants
 from course_tools.files import DATA
 
@@ -22,6 +22,7 @@ FOLDER = DATA / "calibration"
 NEAREST, ENGINES = "nearest.toml", "engines.toml"
 _OTHERS = (NEAREST, ENGINES, FILE.name)  # files that are no chip's
 LENT = ("narrow", "prompt", "decode", "latent", "links", "small", "mixtures", "messages")
+KERNELS = (*MESSAGES, AT_ONCE)  # of engines, not of the library of collectives
 TYPICAL = "typical"  # the engine whose constants are fitted to all of them together
 
 
@@ -48,8 +49,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     # How far chips lie apart, as a logarithm: what anything unlike the evidence is in doubt.
     chips: float = 0.0
     # How much wider a range is where constants stand for another chip's, as a logarithm: beside
-    # that, of ``"narrow"`` products, attention by its phase, ``"links"`` and their ``"small"`` ones,
-    # ``"mixtures"`` and their ``"messages"``.
+    # that, of ``"narrow"`` products, attention by its phase, ``"links"`` and their ``"small"``
+    # messages, ``"mixtures"`` and their ``"messages"``.
     lent: dict[str, float] = {}
     source: str  # what it was fitted to, or whose it is
 
@@ -164,8 +165,8 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
         links={
             name: replace(
                 link,
-                range=wider(link.range, "messages" if name in MESSAGES else "links"),
-                small=wider(link.small, "messages" if name in MESSAGES else "small"),
+                range=wider(link.range, "messages" if name in KERNELS else "links"),
+                small=wider(link.small, "messages" if name in KERNELS else "small"),
             )
             for name, link in found.links.items()
         },

@@ -21,7 +21,12 @@ from course_lib.specs import Accelerator, chip, load_toml
 from course_lib.workloads import llm
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, calibrations, lend
 from course_tools.calibrate.errors import ELSEWHERE, FIT, LENT, TEST, FamilyErrors
-from course_tools.calibrate.links import LARGE_MESSAGE, message_factors
+from course_tools.calibrate.links import (
+    AT_ONCE,
+    LARGE_MESSAGE,
+    message_factors,
+    step_reduce_seconds,
+)
 from course_tools.calibrate.mixtures import FULL, MESSAGES, SENDERS
 from course_tools.calibrate.prediction import Prediction, collective, family_of, predict
 from course_tools.files import DATA
@@ -274,6 +279,16 @@ def nccl(key: str) -> list[Messages]:
         bound = np.asarray(bound_of(kind, size, on.links["nvlink"], n, way))
         found.append(Messages(size, n, ms / 1e3, bound, kind))
     return found
+
+
+def engine_reduces(key: str) -> Messages:
+    """All-reduces by an engine's own kernels over a chip's links, against what each chip sends that
+    sends all to each other: as much as gathers so many messages.
+    """
+    rows = [row for row in table("reduces_engines") if row["chip"] == key]
+    size, n, ms = (np.array([float(row[name]) for row in rows]) for name in ("bytes", "n", "ms"))
+    bound = np.asarray(bound_of("all-gather", n * size, chip(key).links["nvlink"], n))
+    return Messages(size, n, ms / 1e3, bound, "all-gather")
 
 
 def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Messages:
@@ -529,6 +544,15 @@ def _message_errors() -> Iterator[FamilyErrors]:
             for held, some in zip((FIT, TEST), halved(every), strict=True):
                 yield from _sized(held, key, some)
             yield from _sized(LENT, key, every, _lent(chip(key), other, "bf16"))
+        every = engine_reduces(key)
+        for held, some in zip((FIT, TEST, LENT), (*halved(every), every), strict=True):
+            of = _lent(chip(key), other, "bf16") if held == LENT else calibration(key, "bf16")
+            # In what bytes an all-reduce takes at least, which is two of so many chips.
+            bound = 2 * some.bound / some.chips
+            times = step_reduce_seconds(of.links, "nvlink", bound, some.chips)
+            least, most = message_factors(of.links[AT_ONCE], some.size, some.chips, of.log_sigma)
+            ends = times, least * times, most * times
+            yield FamilyErrors("all-reduces of engines", held, (key,), some.seconds, *ends)
     # All-reduces of gigabytes of another laboratory, by the switch and by rings.
     for key in ("h200-sxm", "b200-sxm"):
         where = {"node": SWITCHES[key], "collective": "all-reduce"}

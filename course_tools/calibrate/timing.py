@@ -21,7 +21,7 @@ from course_tools.calibrate.kernels import (
     quantizing,
     seconds,
 )
-from course_tools.calibrate.links import factors_of, message_factors, reduce_seconds
+from course_tools.calibrate.links import factors_of, message_factors, step_reduce_seconds
 from course_tools.calibrate.mixtures import message_seconds, mixture_seconds
 
 # Compute over memory time of the bound: below the first a product is far on memory's side, above
@@ -121,8 +121,8 @@ def _seconds(kernel: Any, chip: Any, found: Any, unpack: float) -> Any:
     if _exchanges(kernel):
         carried = count * message_seconds(found.links, carrier, network / count, message)
     else:
-        link = found.links[carrier]
-        carried = count * reduce_seconds(link, network / count, np.asarray(message[1]))
+        chips = np.asarray(message[1])
+        carried = count * step_reduce_seconds(found.links, carrier, network / count, chips)
     return np.where(network > 0, np.maximum(work_takes, carried), work_takes)
 
 
