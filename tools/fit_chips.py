@@ -21,6 +21,7 @@ from course_tools.calibrate.constants import ENGINES as ENGINES_FILE
 from course_tools.calibrate.constants import (
     FOLDER,
     LENT,
+    OF_LINKS,
     TYPICAL,
     Calibration,
     CalibrationFile,
@@ -431,9 +432,7 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
             region=fitted.region | {"product": (float(flops.min()), float(flops.max()))},
             constants={**steady, "fp16": steady["bf16"]},
             ranges={**sides, "step": fitted.ranges["step"]},
-            links={**fitted.links, "nvlink": fit_links(halves, switch)}
-            | _fit_messages(key)
-            | _fit_reduces(key),
+            links={**fitted.links, "nvlink": fit_links(halves, switch), **_fit_messages(key)},
             attention=_fit_attention(key),
             mixtures=_fit_mixtures(key),
         )
@@ -514,12 +513,12 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
             for bound, taken in (evidence.attentions(key, *part) for part in parts):
                 expected = attention_seconds(Kernel(bound, bound.work), chip(key), c)
                 found[kind].append((taken / expected, c.range))
-        own = evidence.expert_messages(key) | {AT_ONCE: evidence.engine_reduces(key)}
-        for name, some in {"nvlink": evidence.nccl(key), **own}.items():
-            link = lender.links[name]
-            ratios, is_large = _ratios(link, [some] if name in own else some)
-            found["messages" if name in own else "links"].append((ratios[is_large], link.range))
-            found["messages" if name in own else "small"].append((ratios[~is_large], link.small))
+        sent = {name: [some] for name, some in evidence.engine_messages(key).items()}
+        for name, some in {"nvlink": evidence.nccl(key), **sent}.items():
+            link, (large, small) = lender.links[name], OF_LINKS.get(name, ("links", "small"))
+            ratios, is_large = _ratios(link, some)
+            found[large].append((ratios[is_large], link.range))
+            found[small].append((ratios[~is_large], link.small))
         if of_experts := lender.mixtures:
             every = _mixture_ratios(key, of_experts)
             found["mixtures"] += [(ratios, of_experts.range) for ratios, _ in every]
@@ -558,13 +557,16 @@ def _fit_mixtures(key: str) -> MixtureConstants:
 
 
 def _fit_messages(key: str) -> dict[str, LinkConstants]:
-    """What a chip's links achieve in the messages of experts, from half of each kind."""
-    link = LinkConstants(latency=0.0, hop=0.0, bandwidth=1.0, range=SURE, small=SURE)
-    halves = {
-        name: [evidence.halved(some)[0]] for name, some in evidence.expert_messages(key).items()
-    }
-    start = {"latency": 2e-5, "bandwidth": 0.6, "waits": 0.2}
-    return {name: _ranged(_fit_link(link, some, start), some) for name, some in halves.items()}
+    """What a chip's links achieve in the messages of engines' own kernels, from half of each
+    kind.
+    """
+    link = LinkConstants(latency=0.0, hop=0.0, bandwidth=1.0, waits=0.0, range=SURE, small=SURE)
+    found, start = {}, {"latency": 2e-5, "bandwidth": 0.6}
+    for name, every in evidence.engine_messages(key).items():
+        some = [evidence.halved(every)[0]]
+        more = {"hop": 1e-7} if name == AT_ONCE else {"waits": 0.2}
+        found[name] = _ranged(_fit_link(link, some, start | more), some)
+    return found
 
 
 # What of attention is fitted, by phase, and where from.
@@ -575,17 +577,6 @@ ATTENDS: dict[str, dict[str, float]] = {
     "decode": DECODES | {"elements": 12.0, "older": 2e-6, "wide": 2.0},
     "latent": DECODES,
 }
-
-
-def _fit_reduces(key: str) -> dict[str, LinkConstants]:
-    """What an engine's own all-reduces reach over a chip's links, from half of those that the
-    library's do not pass.
-    """
-    link = LinkConstants(latency=0.0, hop=0.0, bandwidth=1.0, waits=0.0, range=SURE, small=SURE)
-    some = evidence.halved(evidence.engine_reduces(key))[0]
-    some = some.some(some.size <= 2 * LARGE_MESSAGE)
-    start = {"latency": 5e-6, "hop": 1e-7, "bandwidth": 0.6}
-    return {AT_ONCE: _ranged(_fit_link(link, [some], start), [some])}
 
 
 def _fit_attention(key: str) -> dict[str, AttentionConstants]:

@@ -21,8 +21,9 @@ from course_tools.files import DATA
 FOLDER = DATA / "calibration"
 NEAREST, ENGINES = "nearest.toml", "engines.toml"
 _OTHERS = (NEAREST, ENGINES, FILE.name)  # files that are no chip's
-LENT = ("narrow", "prompt", "decode", "latent", "links", "small", "mixtures", "messages")
-KERNELS = (*MESSAGES, AT_ONCE)  # of engines, not of the library of collectives
+LENT = ("narrow", "prompt", "decode", "latent", "links", "small", "mixtures", "messages", "reduces")
+# By the name of links' constants, which of these large and small messages take, if not the usual.
+OF_LINKS = dict.fromkeys(MESSAGES, ("messages", "messages")) | {AT_ONCE: ("reduces", "reduces")}
 TYPICAL = "typical"  # the engine whose constants are fitted to all of them together
 
 
@@ -50,7 +51,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     chips: float = 0.0
     # How much wider a range is where constants stand for another chip's, as a logarithm: beside
     # that, of ``"narrow"`` products, attention by its phase, ``"links"`` and their ``"small"``
-    # messages, ``"mixtures"`` and their ``"messages"``.
+    # messages, ``"mixtures"`` and their ``"messages"``, and engines' own ``"reduces"``.
     lent: dict[str, float] = {}
     source: str  # what it was fitted to, or whose it is
 
@@ -163,12 +164,9 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
             found.constants, compute=min(found.constants.compute * cooling(to, of), 1.0)
         ),
         links={
-            name: replace(
-                link,
-                range=wider(link.range, "messages" if name in KERNELS else "links"),
-                small=wider(link.small, "messages" if name in KERNELS else "small"),
-            )
+            name: replace(link, range=wider(link.range, large), small=wider(link.small, small))
             for name, link in found.links.items()
+            for large, small in [OF_LINKS.get(name, ("links", "small"))]
         },
         mixtures=found.mixtures
         and replace(found.mixtures, range=wider(found.mixtures.range, "mixtures")),

@@ -21,12 +21,7 @@ from course_lib.specs import Accelerator, chip, load_toml
 from course_lib.workloads import llm
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, calibrations, lend
 from course_tools.calibrate.errors import ELSEWHERE, FIT, LENT, TEST, FamilyErrors
-from course_tools.calibrate.links import (
-    AT_ONCE,
-    LARGE_MESSAGE,
-    message_factors,
-    step_reduce_seconds,
-)
+from course_tools.calibrate.links import AT_ONCE, LARGE_MESSAGE, message_factors
 from course_tools.calibrate.mixtures import FULL, MESSAGES, SENDERS
 from course_tools.calibrate.prediction import Prediction, collective, family_of, predict
 from course_tools.files import DATA
@@ -183,12 +178,19 @@ def busiest(
     return b, float(np.clip(met, min(b, 1.0), min(b, own)))
 
 
-def expert_messages(key: str) -> dict[str, "Messages"]:
-    """Dispatches and combines of experts that a collector timed among eight of a chip, by the name
-    of their constants: each token goes once to every chip that has an expert of its, in a byte and
-    the scale of 128, and comes back in two.
+def engine_messages(key: str) -> dict[str, "Messages"]:
+    """What engines' own kernels send, by the name of constants: dispatches and combines of experts
+    among eight of a chip, where each token goes once to every chip that has an expert of its, in a
+    byte and the scale of 128, and comes back in two; and short all-reduces, in which each chip
+    sends all to each other, as much as gathers so many messages.
     """
-    found = {}
+    link, rows = chip(key).links["nvlink"], table("reduces_engines")
+    few = [
+        [float(row[name]) for name in ("bytes", "n", "ms")] for row in rows if row["chip"] == key
+    ]
+    size, n, ms = np.array([row for row in few if row[0] <= 2 * LARGE_MESSAGE]).T
+    bound = np.asarray(bound_of("all-gather", n * size, link, n))
+    found = {AT_ONCE: Messages(size, n, ms / 1e3, bound, "all-gather")}
     for name in MESSAGES:
         there, few = name.startswith("dispatch"), name.endswith("few")
         column, size, senders, times = "dispatch_us" if there else "combine_us", [], [], []
@@ -201,7 +203,6 @@ def expert_messages(key: str) -> dict[str, "Messages"]:
                 busy = FULL / every if there else 1.0
                 senders.append(busy if few else SENDERS / int(row["multiprocessors"]))
                 times.append(float(row[column]) / 1e6)
-        link = chip(key).links["nvlink"]
         bound = bound_of("all-to-all", np.array(size), link, 8, "switched")
         slower = np.asarray(bound) * np.maximum(senders, 1.0)
         eight = np.full(len(size), 8)
@@ -279,16 +280,6 @@ def nccl(key: str) -> list[Messages]:
         bound = np.asarray(bound_of(kind, size, on.links["nvlink"], n, way))
         found.append(Messages(size, n, ms / 1e3, bound, kind))
     return found
-
-
-def engine_reduces(key: str) -> Messages:
-    """All-reduces by an engine's own kernels over a chip's links, against what each chip sends that
-    sends all to each other: as much as gathers so many messages.
-    """
-    rows = [row for row in table("reduces_engines") if row["chip"] == key]
-    size, n, ms = (np.array([float(row[name]) for row in rows]) for name in ("bytes", "n", "ms"))
-    bound = np.asarray(bound_of("all-gather", n * size, chip(key).links["nvlink"], n))
-    return Messages(size, n, ms / 1e3, bound, "all-gather")
 
 
 def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Messages:
@@ -544,15 +535,6 @@ def _message_errors() -> Iterator[FamilyErrors]:
             for held, some in zip((FIT, TEST), halved(every), strict=True):
                 yield from _sized(held, key, some)
             yield from _sized(LENT, key, every, _lent(chip(key), other, "bf16"))
-        every = engine_reduces(key)
-        for held, some in zip((FIT, TEST, LENT), (*halved(every), every), strict=True):
-            of = _lent(chip(key), other, "bf16") if held == LENT else calibration(key, "bf16")
-            # In what bytes an all-reduce takes at least, which is two of so many chips.
-            bound = 2 * some.bound / some.chips
-            times = step_reduce_seconds(of.links, "nvlink", bound, some.chips)
-            least, most = message_factors(of.links[AT_ONCE], some.size, some.chips, of.log_sigma)
-            ends = times, least * times, most * times
-            yield FamilyErrors("all-reduces of engines", held, (key,), some.seconds, *ends)
     # All-reduces of gigabytes of another laboratory, by the switch and by rings.
     for key in ("h200-sxm", "b200-sxm"):
         where = {"node": SWITCHES[key], "collective": "all-reduce"}
@@ -578,14 +560,15 @@ def _mixture_errors() -> Iterator[FamilyErrors]:
                 )
                 measured = seconds[which]
                 yield FamilyErrors("mixtures", held, (key,), measured, expected, low, high)
-        for name, sent in expert_messages(key).items():
+        for name, sent in engine_messages(key).items():
             fit, test = halved(sent)
             for held, some, of in ((FIT, fit, own), (TEST, test, own), (LENT, sent, lent)):
                 link = of.links[name]
                 times = np.asarray(link.seconds(some.kind, some.bound, some.chips, some.way))
                 least, most = message_factors(link, some.size, some.chips, of.log_sigma)
                 ends = times, least * times, most * times
-                yield FamilyErrors("dispatch and combine", held, (key,), some.seconds, *ends)
+                family = "dispatch and combine" if name in MESSAGES else "all-reduces of engines"
+                yield FamilyErrors(family, held, (key,), some.seconds, *ends)
 
 
 def _sized(held: str, key: str, some: Messages, given: Any = None) -> Iterator[FamilyErrors]:
