@@ -61,11 +61,14 @@ def attention_seconds(kernel: Kernel, chip: Accelerator, c: AttentionConstants) 
     batch, new, length, heads, shared = (np.asarray(one, dtype=float) for one in shape[:5])
     units, clock = chip.multiprocessors or 1, chip.clock or chip.max_clock or np.inf
     before, size = length - new, itemsize(work.dtype if work else "bf16")
+    # Elements of a query and a result, or of a key and a value, of a head; what is left of the
+    # bytes is a cache's. Where 16-bit ones do not reach for so many elements, no token is masked.
     pairs = new * (new + 1) / 2 + new * before
-    # Elements of a query and a result, or of a key and a value, of a head; and what is left of the
-    # bytes is a cache's.
+    rows = batch * new * (heads + shared)
+    masked = (size < 2) | (bound.bytes > 0.75 * rows * bound.flops / (batch * heads * pairs))
+    pairs = np.where(masked, pairs, new * length)
     width = bound.flops / (2 * batch * heads * pairs)
-    moved = batch * new * (heads + shared) * width
+    moved = rows * width
     kept = (bound.bytes - 2 * moved) / (batch * length * shared * width)
     if np.all(new == 1):
         alone = (shared == heads) | (heads > GROUPED * shared)
@@ -82,9 +85,10 @@ def attention_seconds(kernel: Kernel, chip: Accelerator, c: AttentionConstants) 
     narrow = (size < 2) | ((kept > KEPT) & (kept < WIDE))
     filled = np.ceil(new / PROMPT_ROWS) * PROMPT_ROWS
     # Exponentials add to products, and a block that looks at all tokens starts when the others end.
-    looked = filled * (filled + PROMPT_ROWS) / 2 + filled * before
+    looked = filled * np.where(masked, (filled + PROMPT_ROWS) / 2, filled) + filled * before
     last = PROMPT_ROWS * (filled + before) / (batch * heads)
-    math = bound.t_math * max(2 / size, 1.0) / np.where(narrow, c.narrow, 1.0) / pairs
+    faster = np.where(narrow, c.narrow if "matrix.fp8" in chip.peaks else 1.0, 1.0)
+    math = bound.t_math * max(2 / size, 1.0) / faster / pairs
     math = math + batch * heads / (units * clock * (chip.special or SPECIAL))
     blocks = c.block * (batch * heads * filled / PROMPT_ROWS / units + 1)
     around = np.where(narrow | (kept > KEPT), moved, 0.0) / (units * clock * c.elements)
