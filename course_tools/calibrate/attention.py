@@ -63,16 +63,13 @@ def attention_seconds(kernel: Kernel, chip: Accelerator, c: AttentionConstants) 
     before, size = length - new, itemsize(work.dtype if work else "bf16")
     # Elements of a query and a result, or of a key and a value, of a head; what is left of the
     # bytes is a cache's. Where 16-bit ones do not reach for so many elements, no token is masked.
-    pairs = new * (new + 1) / 2 + new * before
-    rows = batch * new * (heads + shared)
-    masked = (size < 2) | (bound.bytes > 0.75 * rows * bound.flops / (batch * heads * pairs))
+    pairs, moved = new * (new + 1) / 2 + new * before, batch * new * (heads + shared)
+    masked = (size < 2) | (bound.bytes > 0.75 * moved * bound.flops / (batch * heads * pairs))
     pairs = np.where(masked, pairs, new * length)
     width = bound.flops / (2 * batch * heads * pairs)
-    moved = rows * width
-    kept = (bound.bytes - 2 * moved) / (batch * length * shared * width)
+    kept = (bound.bytes / width - 2 * moved) / (batch * length * shared)
     if np.all(new == 1):
-        alone = (shared == heads) | (heads > GROUPED * shared)
-        alone &= c.elements < np.inf
+        alone = ((shared == heads) | (heads > GROUPED * shared)) & (c.elements < np.inf)
         blocks, rows = np.where(alone, heads, shared), np.where(alone, 1.0, heads / shared)
         math = bound.t_math * np.ceil(rows / DECODE_ROWS) * DECODE_ROWS / rows / c.compute
         read = batch * heads * length * width / (units * clock * c.elements)
@@ -91,5 +88,5 @@ def attention_seconds(kernel: Kernel, chip: Accelerator, c: AttentionConstants) 
     math = bound.t_math * max(2 / size, 1.0) / faster / pairs
     math = math + batch * heads / (units * clock * (chip.special or SPECIAL))
     blocks = c.block * (batch * heads * filled / PROMPT_ROWS / units + 1)
-    around = np.where(narrow | (kept > KEPT), moved, 0.0) / (units * clock * c.elements)
+    around = np.where(narrow | (kept > KEPT), moved * width, 0.0) / (units * clock * c.elements)
     return c.overhead + bound.t_memory + around + blocks + math * (looked + last * units)

@@ -106,9 +106,7 @@ def reduce_seconds(link: Any, bound: Any, chips: Any) -> Any:
 
 
 def step_reduce_seconds(links: Any, carrier: str, bound: Any, chips: Any) -> Any:
-    """Seconds of an all-reduce in a step: by the library, or by an engine's own kernel, in which
-    each chip sends all to each other at once, if that is quicker.
-    """
+    """`reduce_seconds`, or an engine's own kernel's where that is quicker: each chip sends all."""
     by_library = reduce_seconds(links[carrier], bound, chips)
     if carrier != "nvlink" or AT_ONCE not in links:
         return by_library
