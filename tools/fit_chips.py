@@ -587,14 +587,9 @@ def _fit_attention(key: str) -> dict[str, AttentionConstants]:
 
         def residuals(given: dict[str, float], every: Any = every) -> NDArray[Any]:
             c = AttentionConstants(**given, range=SURE)
-            return np.concatenate(
-                [
-                    np.log(attention_seconds(Kernel(bound, bound.work), on, c) / seconds)[
-                        ~evidence.held_out(seconds.size, 0.5)
-                    ]
-                    for bound, seconds in every
-                ]
-            )
+            likely = [attention_seconds(Kernel(bound, bound.work), on, c) for bound, _ in every]
+            off = [np.log(one / taken) for one, (_, taken) in zip(likely, every, strict=True)]
+            return np.concatenate([one[~evidence.held_out(one.size, 0.5)] for one in off])
 
         best = least_absolute(residuals, ATTENDS[kind], MOST)
         found[kind] = AttentionConstants(**best, range=_range(np.exp(-residuals(best))))

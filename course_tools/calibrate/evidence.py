@@ -542,14 +542,12 @@ def _mixture_errors() -> Iterator[FamilyErrors]:
         own, lent = calibration(key, "bf16"), _lent(chip(key), other, "bf16")
         for bounds, seconds in mixtures(key):
             out = held_out(seconds.size, 0.5)
-            every = np.ones_like(out)
-            for held, which, given in ((FIT, ~out, None), (TEST, out, None), (LENT, every, lent)):
+            for held, which, given in ((FIT, ~out, None), (TEST, out, None), (LENT, ..., lent)):
                 both = [predict(one, key, constants=given) for one in bounds]
                 low, expected, high = (
                     np.sum([getattr(one, end) for one in both], axis=0)[which] for end in ENDS
                 )
-                measured = seconds[which]
-                yield FamilyErrors("mixtures", held, (key,), measured, expected, low, high)
+                yield FamilyErrors("mixtures", held, (key,), seconds[which], expected, low, high)
         for name, sent in engine_messages(key).items():
             fit, test = halved(sent)
             for held, some, of in ((FIT, fit, own), (TEST, test, own), (LENT, sent, lent)):

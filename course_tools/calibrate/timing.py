@@ -5,11 +5,11 @@ The functions keep to what `course_press.outputs.translate` can say in JavaScrip
 step's time by them.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.core import Estimate
 from course_lib.network.costs import reduces
 from course_lib.specs import Accelerator
 from course_tools.calibrate.constants import Calibration
@@ -270,14 +270,5 @@ def _again(kernel: Any) -> Any:
     new, heads = np.asarray(work.shape[1]), np.asarray(work.shape[3])
     shared = np.asarray(work.shape[4])
     times = np.where((new == 1) & (shared > 1), heads / shared, 1.0)
-    slower = Estimate(
-        bound.t_math,
-        bound.t_memory * times,
-        bound.t_network,
-        bound.flops,
-        bound.bytes,
-        bound.kernels,
-        work=work,
-        chip=bound.chip,
-    )
+    slower = replace(bound, t_memory=bound.t_memory * times)
     return Kernel(slower, work)
