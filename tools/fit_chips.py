@@ -20,6 +20,8 @@ from course_tools.calibrate.attention import AttentionConstants, attention_secon
 from course_tools.calibrate.constants import ENGINES as ENGINES_FILE
 from course_tools.calibrate.constants import (
     FOLDER,
+    LENT,
+    OF_LINKS,
     TYPICAL,
     Calibration,
     CalibrationFile,
@@ -27,7 +29,7 @@ from course_tools.calibrate.constants import (
     to_toml,
 )
 from course_tools.calibrate.kernels import Constants, EngineConstants, Kernel, quantizing, seconds
-from course_tools.calibrate.links import LARGE_MESSAGE, InSwitch, LinkConstants, Range
+from course_tools.calibrate.links import AT_ONCE, LARGE_MESSAGE, InSwitch, LinkConstants, Range
 from course_tools.calibrate.mixtures import MixtureConstants, mixture_seconds
 from course_tools.calibrate.own import least_absolute
 from course_tools.calibrate.prediction import mean_error, predict
@@ -43,7 +45,6 @@ MOST = {"compute": 1.0, "bandwidth": 1.0}
 # number is the middle of the two.
 CROWDING = 0.5
 SURE = Range(1.0, 1.0)
-GROUPED = 32.0  # query heads of a shared one beyond which a decode step took many times as long
 
 
 def nvlink_messages() -> list[evidence.Messages]:
@@ -504,27 +505,24 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
     """How much wider ranges must be to hold what one collected chip's constants make of another's
     attention and messages.
     """
-    attention, large, small, mixed, sent = [], [], [], [], []
+    found: dict[str, list[tuple[NDArray[Any], Range]]] = {name: [] for name in LENT[1:]}
     for key, other in (evidence.COLLECTED, evidence.COLLECTED[::-1]):
         lender = files[other]
         for kind, parts in evidence.PHASES.items():
             c = lender.attention[kind]
             for bound, taken in (evidence.attentions(key, *part) for part in parts):
                 expected = attention_seconds(Kernel(bound, bound.work), chip(key), c)
-                attention.append((taken / expected, c.range))
-        link = lender.links["nvlink"]
-        ratios, is_large = _ratios(link, evidence.nccl(key))
-        large.append((ratios[is_large], link.range))
-        small.append((ratios[~is_large], link.small))
+                found[kind].append((taken / expected, c.range))
+        sent = {name: [some] for name, some in evidence.engine_messages(key).items()}
+        for name, some in {"nvlink": evidence.nccl(key), **sent}.items():
+            link, (large, small) = lender.links[name], OF_LINKS.get(name, ("links", "small"))
+            ratios, is_large = _ratios(link, some)
+            found[large].append((ratios[is_large], link.range))
+            found[small].append((ratios[~is_large], link.small))
         if of_experts := lender.mixtures:
-            mixed += [(ratios, of_experts.range) for ratios, _ in _mixture_ratios(key, of_experts)]
-        for name, some in evidence.expert_messages(key).items():
-            link = lender.links[name]
-            ratios, is_large = _ratios(link, [some])
-            sent += [(ratios[is_large], link.range), (ratios[~is_large], link.small)]
-    families = {"attention": attention, "links": large, "small": small}
-    families |= {"mixtures": mixed, "messages": sent}
-    return {name: _doubt(some) for name, some in families.items()}
+            every = _mixture_ratios(key, of_experts)
+            found["mixtures"] += [(ratios, of_experts.range) for ratios, _ in every]
+    return {name: _doubt(some) for name, some in found.items()}
 
 
 def _doubt(some: Iterable[tuple[NDArray[Any], Range]]) -> float:
@@ -559,13 +557,26 @@ def _fit_mixtures(key: str) -> MixtureConstants:
 
 
 def _fit_messages(key: str) -> dict[str, LinkConstants]:
-    """What a chip's links achieve in the messages of experts, from half of each kind."""
-    link = LinkConstants(latency=0.0, hop=0.0, bandwidth=1.0, range=SURE, small=SURE)
-    halves = {
-        name: [evidence.halved(some)[0]] for name, some in evidence.expert_messages(key).items()
-    }
-    start = {"latency": 2e-5, "bandwidth": 0.6, "waits": 0.2}
-    return {name: _ranged(_fit_link(link, some, start), some) for name, some in halves.items()}
+    """What a chip's links achieve in the messages of engines' own kernels, from half of each
+    kind.
+    """
+    link = LinkConstants(latency=0.0, hop=0.0, bandwidth=1.0, waits=0.0, range=SURE, small=SURE)
+    found, start = {}, {"latency": 2e-5, "bandwidth": 0.6}
+    for name, every in evidence.engine_messages(key).items():
+        some = [evidence.halved(every)[0]]
+        more = {"hop": 1e-7} if name == AT_ONCE else {"waits": 0.2}
+        found[name] = _ranged(_fit_link(link, some, start | more), some)
+    return found
+
+
+# What of attention is fitted, by phase, and where from.
+DECODES = {"overhead": 8e-6, "block": 4e-6, "compute": 0.7, "bandwidth": 0.85, "heads": 0.02}
+DECODES |= {"doubling": 3e-7}
+ATTENDS: dict[str, dict[str, float]] = {
+    "prompt": {"overhead": 1e-5, "block": 2e-6, "elements": 6.0, "narrow": 1.5},
+    "decode": DECODES | {"elements": 12.0, "older": 2e-6, "wide": 2.0},
+    "latent": DECODES,
+}
 
 
 def _fit_attention(key: str) -> dict[str, AttentionConstants]:
@@ -573,27 +584,15 @@ def _fit_attention(key: str) -> dict[str, AttentionConstants]:
     on, found = chip(key), {}
     for kind, parts in evidence.PHASES.items():
         every = [evidence.attentions(key, *part) for part in parts]
-        fit = [~evidence.held_out(seconds.size, 0.5) for _, seconds in every]
-        start = {"overhead": 1e-5, "compute": 0.6, "bandwidth": 0.7}
-        start |= {"exponentials": 16.0} if kind == "prompt" else {"block": 2e-6}
-        rest: dict[str, Any] = {"grouped": GROUPED} if kind == "decode" else {}
 
-        def ratios(
-            given: dict[str, float], every: Any = every, fit: Any = fit, rest: Any = rest
-        ) -> NDArray[Any]:
-            c = AttentionConstants(**given, **rest, range=SURE)
-            return np.concatenate(
-                [
-                    (seconds / attention_seconds(Kernel(bound, bound.work), on, c))[which]
-                    for (bound, seconds), which in zip(every, fit, strict=True)
-                ]
-            )
+        def residuals(given: dict[str, float], every: Any = every) -> NDArray[Any]:
+            c = AttentionConstants(**given, range=SURE)
+            likely = [attention_seconds(Kernel(bound, bound.work), on, c) for bound, _ in every]
+            off = [np.log(one / taken) for one, (_, taken) in zip(likely, every, strict=True)]
+            return np.concatenate([one[~evidence.held_out(one.size, 0.5)] for one in off])
 
-        def residuals(given: dict[str, float], of: Any = ratios) -> NDArray[Any]:
-            return np.asarray(-np.log(of(given)))
-
-        best = least_absolute(residuals, start, MOST)
-        found[kind] = AttentionConstants(**best, **rest, range=_range(ratios(best)))
+        best = least_absolute(residuals, ATTENDS[kind], MOST)
+        found[kind] = AttentionConstants(**best, range=_range(np.exp(-residuals(best))))
     return found
 
 

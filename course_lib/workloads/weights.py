@@ -277,11 +277,11 @@ def _projections(model: Any, tp: int, absorbed: bool) -> list[Matrix]:
     q = heads * (at.nope + at.rope)
     found: list[Matrix] = []
     if at.q_rank > 0:
-        found.append(Matrix(part, "q_down", d, at.q_rank, n))
+        found.append(Matrix(part, "q_down", d, at.q_rank, n, fuses_with="down"))
         found.append(Matrix(part, "q_up", at.q_rank, q, n))
     else:
         found.append(Matrix(part, "q", d, q, n))
-    found.append(Matrix(part, "kv_down", d, cache_width(model), n))
+    found.append(Matrix(part, "kv_down", d, cache_width(model), n, fuses_with="down"))
     found.append(Matrix(part, "out", heads * at.value, d, n))
     if absorbed:
         found.append(Matrix(part, "absorb_k", at.nope, at.kv_rank, n, heads, heads))
@@ -296,8 +296,7 @@ def _mlp(
 ) -> list[Matrix]:
     """The matrices of an MLP, or of so many copies of it."""
     bias, d, visits = "mlp" in model.biases, model.width, model.experts.active if routed else copies
-    # No step with shared experts was measured: their products stay apart.
-    mark = "" if name else "gate-up"
+    mark = name + "gate-up"
     up = Matrix(part, name + "up", d, hidden, layers, copies, visits, routed, bias, mark)
     down = Matrix(part, name + "down", hidden, d, layers, copies, visits, routed, bias)
     return [replace(up, name=name + "gate"), up, down] if model.gated else [up, down]

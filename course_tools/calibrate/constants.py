@@ -14,14 +14,16 @@ from course_lib.specs import chip as chip_of
 from course_tools.calibrate.attention import AttentionConstants
 from course_tools.calibrate.errors import FILE
 from course_tools.calibrate.kernels import Constants, EngineConstants
-from course_tools.calibrate.links import LinkConstants, Range
+from course_tools.calibrate.links import AT_ONCE, LinkConstants, Range
 from course_tools.calibrate.mixtures import MESSAGES, MixtureConstants
 from course_tools.files import DATA
 
 FOLDER = DATA / "calibration"
 NEAREST, ENGINES = "nearest.toml", "engines.toml"
 _OTHERS = (NEAREST, ENGINES, FILE.name)  # files that are no chip's
-LENT = ("narrow", "attention", "links", "small", "mixtures", "messages")
+LENT = ("narrow", "prompt", "decode", "latent", "links", "small", "mixtures", "messages", "reduces")
+# By the name of links' constants, which of these large and small messages take, if not the usual.
+OF_LINKS = dict.fromkeys(MESSAGES, ("messages", "messages")) | {AT_ONCE: ("reduces", "reduces")}
 TYPICAL = "typical"  # the engine whose constants are fitted to all of them together
 
 
@@ -48,8 +50,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     # How far chips lie apart, as a logarithm: what anything unlike the evidence is in doubt.
     chips: float = 0.0
     # How much wider a range is where constants stand for another chip's, as a logarithm: beside
-    # that, of ``"narrow"`` products, ``"attention"``, ``"links"`` and their ``"small"`` messages,
-    # ``"mixtures"`` and their ``"messages"``.
+    # that, of ``"narrow"`` products, attention by its phase, ``"links"`` and their ``"small"``
+    # messages, ``"mixtures"`` and their ``"messages"``, and engines' own ``"reduces"``.
     lent: dict[str, float] = {}
     source: str  # what it was fitted to, or whose it is
 
@@ -162,17 +164,14 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
             found.constants, compute=min(found.constants.compute * cooling(to, of), 1.0)
         ),
         links={
-            name: replace(
-                link,
-                range=wider(link.range, "messages" if name in MESSAGES else "links"),
-                small=wider(link.small, "messages" if name in MESSAGES else "small"),
-            )
+            name: replace(link, range=wider(link.range, large), small=wider(link.small, small))
             for name, link in found.links.items()
+            for large, small in [OF_LINKS.get(name, ("links", "small"))]
         },
         mixtures=found.mixtures
         and replace(found.mixtures, range=wider(found.mixtures.range, "mixtures")),
         attention={
-            kind: replace(one, range=wider(one.range, "attention"))
+            kind: replace(one, range=wider(one.range, kind))
             for kind, one in found.attention.items()
         },
         log_sigma=math.hypot(found.log_sigma, doubts["narrow"] if found.narrow else 0.0),

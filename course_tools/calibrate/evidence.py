@@ -21,7 +21,7 @@ from course_lib.specs import Accelerator, chip, load_toml
 from course_lib.workloads import llm
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, calibrations, lend
 from course_tools.calibrate.errors import ELSEWHERE, FIT, LENT, TEST, FamilyErrors
-from course_tools.calibrate.links import LARGE_MESSAGE, message_factors
+from course_tools.calibrate.links import AT_ONCE, LARGE_MESSAGE, message_factors
 from course_tools.calibrate.mixtures import FULL, MESSAGES, SENDERS
 from course_tools.calibrate.prediction import Prediction, collective, family_of, predict
 from course_tools.files import DATA
@@ -63,6 +63,12 @@ class Products(NamedTuple):
         return roofline(ops.matmul(*self.sizes.T, x=dtype, w=dtype, out=out), on)
 
 
+def _columns(name: str, *of: str, **where: str) -> list[NDArray[Any]]:
+    """Columns of a table as numbers, nothing as 0: of the rows where columns say so."""
+    rows = [row for row in table(name) if where.items() <= row.items()]
+    return [np.array([float(row[one] or 0) for row in rows]) for one in of]
+
+
 def products(name: str, **where: str) -> Products:
     """The matrix products of a table of M, N, K and ms, `where` columns say so; one measured
     several times gives the median.
@@ -95,10 +101,10 @@ def of_others(key: str) -> tuple[Products, Products]:
 
 @cache
 def attentions(key: str, kind: str, compute: str) -> tuple[Estimate, NDArray[Any]]:
-    """Attention that a collector timed on a chip, by its phase and the format of its arithmetic:
-    bounds, and times, s.
+    """Attention that a collector timed on a chip, by its phase and the format of its arithmetic,
+    which latent prompts have from their cache: bounds, and times, s.
     """
-    where = {"chip": key, "phase": kind, "compute": compute}
+    where = {"chip": key, "phase": kind, "cache" if kind == "latent prompt" else "compute": compute}
     rows = [row for row in table("attention_engines") if where.items() <= row.items()]
     sizes = ("batch", "new", "length", "heads", "kv_heads")
     shape = np.array([[int(row[name]) for name in sizes] for row in rows]).T
@@ -123,7 +129,7 @@ def attentions(key: str, kind: str, compute: str) -> tuple[Estimate, NDArray[Any
 
 # Which rows the constants of a phase are fitted to: those of the arithmetic's formats.
 PHASES = {
-    "prompt": (("prompt", "bf16"), ("prompt", "fp8"), ("latent prompt", "bf16")),
+    "prompt": tuple((kind, x) for kind in ("prompt", "latent prompt") for x in ("bf16", "fp8")),
     "decode": (("decode", "bf16"),),
     "latent": (("latent decode", "bf16"),),
 }
@@ -178,29 +184,29 @@ def busiest(
     return b, float(np.clip(met, min(b, 1.0), min(b, own)))
 
 
-def expert_messages(key: str) -> dict[str, "Messages"]:
-    """Dispatches and combines of experts that a collector timed among eight of a chip, by the name
-    of their constants: each token goes once to every chip that has an expert of its, in a byte and
-    the scale of 128, and comes back in two.
+def engine_messages(key: str) -> dict[str, "Messages"]:
+    """What engines' own kernels send, by the name of constants: dispatches and combines of experts
+    among eight of a chip, where each token goes once to every chip that has an expert of its, in a
+    byte and the scale of 128, and comes back in two; and short all-reduces, in which each chip
+    sends all to each other, as much as gathers so many messages.
     """
-    found = {}
+    link = chip(key).links["nvlink"]
+    size, n, ms = _columns("reduces_engines", "bytes", "n", "ms", chip=key)
+    bound = np.asarray(bound_of("all-gather", n * size, link, n))
+    found = {AT_ONCE: Messages(size, n, ms / 1e3, bound, "all-gather")}
     for name in MESSAGES:
         there, few = name.startswith("dispatch"), name.endswith("few")
-        column, size, senders, times = "dispatch_us" if there else "combine_us", [], [], []
-        for row in table("messages_engines"):
-            if (row["chip"], row["mode"] == "small") == (key, few):
-                every, active = int(row["experts"]), int(row["active"])
-                met = 1 - math.comb(7 * every // 8, active) / math.comb(every, active)
-                elements = 8 * int(row["tokens"]) * int(row["width"]) * met
-                size.append(elements * (1 + 4 / 128 if there else 2))
-                busy = FULL / every if there else 1.0
-                senders.append(busy if few else SENDERS / int(row["multiprocessors"]))
-                times.append(float(row[column]) / 1e6)
-        link = chip(key).links["nvlink"]
-        bound = bound_of("all-to-all", np.array(size), link, 8, "switched")
-        slower = np.asarray(bound) * np.maximum(senders, 1.0)
-        eight = np.full(len(size), 8)
-        found[name] = Messages(np.array(size), eight, np.array(times), slower, "all-to-all")
+        names = ("tokens", "width", "experts", "active", "multiprocessors")
+        time, mode = "dispatch_us" if there else "combine_us", "small" if few else "large"
+        every = _columns("messages_engines", *names, time, chip=key, mode=mode)
+        tokens, width, experts, active, units, us = every
+        pairs = zip(experts.astype(int).tolist(), active.astype(int).tolist(), strict=True)
+        met = np.array([1 - math.comb(7 * e // 8, a) / math.comb(e, a) for e, a in pairs])
+        size = 8 * tokens * width * met * (1 + 4 / 128 if there else 2)
+        slower = (FULL / experts if there else 1.0) if few else SENDERS / units
+        bound = np.asarray(bound_of("all-to-all", size, link, 8, "switched"))
+        bound = bound * np.maximum(slower, 1.0)
+        found[name] = Messages(size, np.full(size.size, 8), us / 1e6, bound, "all-to-all")
     return found
 
 
@@ -263,15 +269,11 @@ Timed = TypeVar("Timed", Products, Messages)
 
 def nccl(key: str) -> list[Messages]:
     """NCCL's collectives over a chip's links, by kind, each in fixed order."""
-    on, found = chip(key), []
-    rows = [row for row in table("collectives_nccl") if row["chip"] == key]
-    for kind in sorted({row["collective"] for row in rows}):
-        some = [row for row in rows if row["collective"] == kind]
-        size, n, ms = (
-            np.array([float(row[name]) for row in some]) for name in ("bytes", "n", "ms")
-        )
+    found = []
+    for kind in sorted({row["collective"] for row in table("collectives_nccl")}):
+        size, n, ms = _columns("collectives_nccl", "bytes", "n", "ms", chip=key, collective=kind)
         way = "switched" if kind == "all-to-all" else None
-        bound = np.asarray(bound_of(kind, size, on.links["nvlink"], n, way))
+        bound = np.asarray(bound_of(kind, size, chip(key).links["nvlink"], n, way))
         found.append(Messages(size, n, ms / 1e3, bound, kind))
     return found
 
@@ -281,14 +283,12 @@ def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Me
     ``"host"``, or the ports of its ``"nodes"``.
     """
     where = {"node": node, "num_workers": str(workers), "devices_per_node": str(per_node)}
-    rows = [row for row in table("collectives_a100_allreduce") if where.items() <= row.items()]
-    size = np.array([float(row["size_bytes"]) for row in rows])
-    times = np.array([float(row["ms"]) / 1e3 for row in rows])
+    size, ms = _columns("collectives_a100_allreduce", "size_bytes", "ms", **where)
     on = chip(REFERENCE)
     nvlink = on.links["nvlink"]
     link = between_nodes(on.node, nvlink, per_node) if over == "nodes" else on.joins[over]
     bound = np.asarray(all_reduce(size, link, workers))
-    return Messages(size, np.full(size.size, workers), times, bound)
+    return Messages(size, np.full(size.size, workers), ms / 1e3, bound)
 
 
 def halved(some: Timed, share: float = 0.5) -> tuple[Timed, Timed]:
@@ -398,11 +398,9 @@ def elementwise() -> tuple[Estimate, NDArray[Any]]:
     """The published elementwise kernels as bounds, and their times, s: each element read once and
     written once.
     """
-    rows = table("elementwise_a100")
-    elements = np.array([int(row["M"]) * int(row["N"]) for row in rows])
-    work = ops.elementwise((elements,), flops=0, dtype=DTYPE)
-    rates = np.array([float(row["throughput_Gelem_per_s"]) * 1e9 for row in rows])
-    return roofline(work, chip(REFERENCE)), elements / rates
+    m, n, rates = _columns("elementwise_a100", "M", "N", "throughput_Gelem_per_s")
+    work = ops.elementwise((m * n,), flops=0, dtype=DTYPE)
+    return roofline(work, chip(REFERENCE)), m * n / rates / 1e9
 
 
 def broken(least: float = LARGE) -> tuple[int, int]:
@@ -532,13 +530,11 @@ def _message_errors() -> Iterator[FamilyErrors]:
     # All-reduces of gigabytes of another laboratory, by the switch and by rings.
     for key in ("h200-sxm", "b200-sxm"):
         where = {"node": SWITCHES[key], "collective": "all-reduce"}
-        rows = [row for row in table("collectives_ml_engineering") if where.items() <= row.items()]
         for column, way in (("busbw_GBps", None), ("busbw_no_nvls_GBps", False)):
-            ranks = np.array([float(row["n_gpus"]) for row in rows])
-            rates = 1e9 * np.array([float(row[column]) for row in rows])
+            ranks, rates = _columns("collectives_ml_engineering", "n_gpus", column, **where)
             likely = collective("all-reduce", 8 * 2.0**30, key, ranks, in_switch=way)
             share = np.asarray(cost("all-reduce", ranks).share)
-            yield _errors("collectives", ELSEWHERE, key, likely, share * 8 * 2.0**30 / rates)
+            yield _errors("collectives", ELSEWHERE, key, likely, share * 8 * 2.0**30 / rates / 1e9)
 
 
 def _mixture_errors() -> Iterator[FamilyErrors]:
@@ -546,22 +542,21 @@ def _mixture_errors() -> Iterator[FamilyErrors]:
         own, lent = calibration(key, "bf16"), _lent(chip(key), other, "bf16")
         for bounds, seconds in mixtures(key):
             out = held_out(seconds.size, 0.5)
-            every = np.ones_like(out)
-            for held, which, given in ((FIT, ~out, None), (TEST, out, None), (LENT, every, lent)):
+            for held, which, given in ((FIT, ~out, None), (TEST, out, None), (LENT, ..., lent)):
                 both = [predict(one, key, constants=given) for one in bounds]
                 low, expected, high = (
                     np.sum([getattr(one, end) for one in both], axis=0)[which] for end in ENDS
                 )
-                measured = seconds[which]
-                yield FamilyErrors("mixtures", held, (key,), measured, expected, low, high)
-        for name, sent in expert_messages(key).items():
+                yield FamilyErrors("mixtures", held, (key,), seconds[which], expected, low, high)
+        for name, sent in engine_messages(key).items():
             fit, test = halved(sent)
             for held, some, of in ((FIT, fit, own), (TEST, test, own), (LENT, sent, lent)):
                 link = of.links[name]
                 times = np.asarray(link.seconds(some.kind, some.bound, some.chips, some.way))
                 least, most = message_factors(link, some.size, some.chips, of.log_sigma)
                 ends = times, least * times, most * times
-                yield FamilyErrors("dispatch and combine", held, (key,), some.seconds, *ends)
+                family = "dispatch and combine" if name in MESSAGES else "all-reduces of engines"
+                yield FamilyErrors(family, held, (key,), some.seconds, *ends)
 
 
 def _sized(held: str, key: str, some: Messages, given: Any = None) -> Iterator[FamilyErrors]:

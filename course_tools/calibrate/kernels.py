@@ -5,7 +5,7 @@ The functions keep to what `course_press.outputs.translate` can say in JavaScrip
 step's time by them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -143,16 +143,8 @@ def _fused(parts: list[Estimate]) -> Kernel | None:
         flops, moved, columns = flops + part.flops, moved + part.bytes, columns + one.F
     if work is None or first is None:
         return None
-    whole = Work(
-        flops=flops,
-        bytes=moved,
-        dtype=work.dtype,
-        unit=work.unit,
-        kernels=work.kernels,
-        shape=(first.B, first.D, columns, first.groups, first.routed),
-        kind=work.kind,
-        fuses_with=work.fuses_with,
-    )
+    shape = (first.B, first.D, columns, first.groups, first.routed)
+    whole = replace(work, flops=flops, bytes=moved, shape=shape)
     bound = Estimate(
         t_math, t_memory, t_network, flops, moved, work.kernels, work=whole, chip=parts[0].chip
     )
@@ -160,11 +152,8 @@ def _fused(parts: list[Estimate]) -> Kernel | None:
 
 
 def _same_rows(one: Any, other: Any) -> bool:
-    return (
-        np.array_equal(one.B, other.B)
-        and np.array_equal(one.D, other.D)
-        and np.array_equal(one.groups, other.groups)
-    )
+    same = np.array_equal(one.B, other.B) and np.array_equal(one.D, other.D)
+    return same and np.array_equal(one.groups, other.groups)
 
 
 def product(work: Work | None) -> Product | None:

@@ -5,11 +5,11 @@ The functions keep to what `course_press.outputs.translate` can say in JavaScrip
 step's time by them.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.core import Estimate
 from course_lib.network.costs import reduces
 from course_lib.specs import Accelerator
 from course_tools.calibrate.constants import Calibration
@@ -21,7 +21,7 @@ from course_tools.calibrate.kernels import (
     quantizing,
     seconds,
 )
-from course_tools.calibrate.links import factors_of, message_factors, reduce_seconds
+from course_tools.calibrate.links import factors_of, message_factors, step_reduce_seconds
 from course_tools.calibrate.mixtures import message_seconds, mixture_seconds
 
 # Compute over memory time of the bound: below the first a product is far on memory's side, above
@@ -121,8 +121,8 @@ def _seconds(kernel: Any, chip: Any, found: Any, unpack: float) -> Any:
     if _exchanges(kernel):
         carried = count * message_seconds(found.links, carrier, network / count, message)
     else:
-        link = found.links[carrier]
-        carried = count * reduce_seconds(link, network / count, np.asarray(message[1]))
+        chips = np.asarray(message[1])
+        carried = count * step_reduce_seconds(found.links, carrier, network / count, chips)
     return np.where(network > 0, np.maximum(work_takes, carried), work_takes)
 
 
@@ -270,14 +270,5 @@ def _again(kernel: Any) -> Any:
     new, heads = np.asarray(work.shape[1]), np.asarray(work.shape[3])
     shared = np.asarray(work.shape[4])
     times = np.where((new == 1) & (shared > 1), heads / shared, 1.0)
-    slower = Estimate(
-        bound.t_math,
-        bound.t_memory * times,
-        bound.t_network,
-        bound.flops,
-        bound.bytes,
-        bound.kernels,
-        work=work,
-        chip=bound.chip,
-    )
+    slower = replace(bound, t_memory=bound.t_memory * times)
     return Kernel(slower, work)
