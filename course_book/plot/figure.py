@@ -103,7 +103,7 @@ def _ticks_once(figure: Figure) -> Iterator[None]:
     """
 
     def remember(axis: Any) -> Callable[[], Any]:
-        find, held = axis._update_ticks, (None, [])  # noqa: SLF001 - no other way in
+        find, held = axis._update_ticks, (None, [])
 
         def update() -> Any:
             nonlocal held
@@ -115,7 +115,11 @@ def _ticks_once(figure: Figure) -> Iterator[None]:
 
     with ExitStack() as undo:
         for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
-            axis._update_ticks = remember(axis)  # noqa: SLF001
+            low, high = axis.get_view_interval()
+            if any(low <= at <= high for at in axis.get_majorticklocs()):
+                # Labels without letters would be measured, too.
+                axis.set_tick_params(which="minor", label1On=False)
+            axis._update_ticks = remember(axis)
             undo.callback(vars(axis).pop, "_update_ticks")
         yield
 
@@ -146,8 +150,6 @@ def log_axes(x_label: str, y_label: str, *, even: bool = False) -> tuple[Figure,
     if even:
         axes.set_xscale("linear")
         axes.xaxis.set_major_formatter(FuncFormatter(_tick))
-    # Labels without letters would be measured, too.
-    axes.tick_params(which="minor", labelbottom=False, labelleft=False)
     axes.grid(visible=True, zorder=0)
     return figure, axes
 
