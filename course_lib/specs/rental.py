@@ -61,9 +61,8 @@ def quotes(*keys: str, provider: str | None = None) -> tuple[Price, ...]:
         for price in sorted(every, key=lambda price: (price.date, price.usd_per_hour))
         if price.chip in wanted and provider in (None, price.provider)
     }
-    return tuple(
-        sorted(found.values(), key=lambda price: (wanted.index(price.chip), price.usd_per_hour))
-    )
+    order = sorted(found.values(), key=lambda one: (wanted.index(one.chip), one.usd_per_hour))
+    return tuple(order)
 
 
 def outdated(price: Price) -> bool:
