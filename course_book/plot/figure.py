@@ -103,18 +103,19 @@ def _ticks_once(figure: Figure) -> Iterator[None]:
     """
 
     def remember(axis: Any) -> Callable[[], Any]:
-        find, held = axis._update_ticks, (None, [])
+        find, held = axis._update_ticks, dict[Any, Any]()
 
         def update() -> Any:
-            nonlocal held
-            if held[0] != (room := axis.get_tick_space()):
-                held = room, find()
-            return held[1]
+            if (room := axis.get_tick_space()) not in held:
+                held.clear()
+                held[room] = find()
+            return held[room]
 
         return update
 
+    every: list[Any] = [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
     with ExitStack() as undo:
-        for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        for axis in every:
             low, high = axis.get_view_interval()
             if any(low <= at <= high for at in axis.get_majorticklocs()):
                 # Labels without letters would be measured, too.
