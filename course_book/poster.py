@@ -15,35 +15,19 @@ from matplotlib.lines import Line2D
 
 from course_lib.core.checks import known
 from course_lib.core.dtypes import itemsize
-from course_lib.specs import chip, sources
+from course_lib.specs import chip, load_toml, sources
 from course_lib.specs.catalog import transformer
 from course_lib.workloads.precision import formats
 from course_lib.workloads.weights import cache_bytes
 from course_tools import energy
 from course_tools.files import read_rows
+from course_book.files import DATA
 from course_book.plot import INK, LINES
 from course_book.plot.figure import GRID, STYLE
 from course_book.plot.labels import MUTED, is_wide
 from course_book.text import n, t
 
-CHIPS = "a100-sxm-80 h100-sxm h200-sxm b200-sxm b300-sxm mi300x mi355x tpu-v5p tpu-v6e tpu-v7 trainium2 l40s rtx-5090"  # noqa: E501
-MODELS = "llama-3-8b qwen3-32b llama-3-70b llama-3-405b"
-_FORMATS = "fp32 bf16 fp8 int8 int4 int4/32 mxfp4 nvfp4"
-# Rules by their words, as anyone can write them.
-_RULES = {
-    "arithmetic-intensity": "I = W / Q",
-    "ridge-point": "I* = π / β",
-    "rule-time": "T ≥ max(W / π, Q / β)",
-    "critical-batch": "B* ≈ I* · s / 2",
-    "rule-matmul": "W = 2 B D F,  Q = s (B D + D F + B F)",
-    "rule-forward": "2 N",
-    "rule-training": "6 N",
-    "rule-decode": "T ≥ (N s + C) / β",
-    "kv-cache": "2 · L · H · d · s",
-    "all-reduce": "T ≥ 2 (n − 1) / n · S / β",
-    "rule-flight": "Q = β · t",
-    "rule-bubble": "(p − 1) / (m + p − 1)",
-}
+_LISTED = load_toml(DATA / "sheet.toml", dict)
 # Files of fonts that have the letters which matplotlib's own lacks.
 _WIDE = re.compile("NanumGothic.ttf|NotoSansCJK.*Regular|NotoSansKR|malgun.ttf|AppleSDGothicNeo")
 # Where each block begins and how wide it is, as shares of the sheet.
@@ -69,8 +53,8 @@ def numbers() -> Iterator[Block]:
     """
     header = [t(name) for name in ("chip", "year", "memory", "bandwidth")]
     header += ["bf16", "fp8", f"{t('ridge-point')} bf16", t("sheet-link"), t("power")]
-    yield Block("sheet-chips", header, {key: _chip(key) for key in CHIPS.split()})
-    sizes = {name: [name, f"{n(itemsize(name), digits=4)} B"] for name in _FORMATS.split()}
+    yield Block("sheet-chips", header, {key: _chip(key) for key in _LISTED["chips"]})
+    sizes = {name: [name, f"{n(itemsize(name), digits=4)} B"] for name in _LISTED["formats"]}
     yield Block("sheet-formats", [t("format"), t("sheet-parameter")], sizes)
     h100 = chip("h100-sxm")
     seen = {"L1": h100.parts["l1_latency"], "L2": h100.parts["cache_latency"], "HBM": h100.latency}
@@ -88,12 +72,14 @@ def numbers() -> Iterator[Block]:
     }
     yield Block("sheet-energy", [t("energy-operation"), "7 nm"], spent)
     held = {}
-    for key in MODELS.split():
+    for key in _LISTED["models"]:
         one = transformer(key)
         weights, token = n(2 * one.parameters, "B"), n(cache_bytes(one, formats()), "B")
         held[key] = [one.name, weights, token]
     yield Block("sheet-models", [t("model"), t("sheet-weights"), t("sheet-token")], held)
-    yield Block("sheet-rules", ["", ""], {key: [t(key), rule] for key, rule in _RULES.items()})
+    yield Block(
+        "sheet-rules", ["", ""], {key: [t(key), rule] for key, rule in _LISTED["rules"].items()}
+    )
 
 
 class _Operation(msgspec.Struct, frozen=True):
@@ -150,7 +136,9 @@ def sheet(form: Literal["svg", "pdf"] = "svg") -> bytes:
                     }
                     write(x + wide - step * (len(row) - 1 - j) if j else x, low, cell, **look)
         of = [
-            (key, name) for key in CHIPS.split() for name in ("bandwidth", "matrix.bf16", "power")
+            (key, name)
+            for key in _LISTED["chips"]
+            for name in ("bandwidth", "matrix.bf16", "power")
         ]
         of += [("h100-sxm", name) for name in ("latency", "l1_latency", "cache_latency")]
         figures = [chip(key).figures[name] for key, name in of if name in chip(key).figures]

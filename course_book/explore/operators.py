@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -101,8 +102,10 @@ def roofline(
         "corner": Axis((0, 1, 2)),
     }
 
+    work_of = cache(lambda kernel, dtype: kernels[kernel][1](dtype))  # on any chip
+
     def ask(chip: str, dtype: str, kernel: str, **_: Any) -> dict[str, Field]:
-        work, on = kernels[kernel][1](dtype), accelerator(chip)
+        work, on = work_of(kernel, dtype), accelerator(chip)
         unknown: list[Any] = [np.nan] * 6
         bend, rate, time, bound, x, y = unknown
         if peak := on.peaks.get(f"{work.unit}.{work.dtype}"):

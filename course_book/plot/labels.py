@@ -4,6 +4,7 @@ import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 from unicodedata import east_asian_width
 
@@ -206,6 +207,7 @@ def is_wide(letter: str) -> bool:
     return east_asian_width(letter) in "WF"
 
 
+@cache
 def _width(text: str, size: float, weight: str = "normal") -> float:
     """Of a text in points, as matplotlib's own font has it: the page's are narrower."""
     prop = FontProperties(family="DejaVu Sans", weight=weight)

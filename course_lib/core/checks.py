@@ -6,7 +6,7 @@ A function's `Raises` names only what it refuses besides.
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -83,12 +83,13 @@ def _numbers(name: str, values: Any) -> NDArray[np.float64]:
     return found
 
 
+def _is_number(values: Any) -> TypeGuard[float]:
+    """Whether this is one plain number, as most are: NumPy takes a hundred times longer to look."""
+    return isinstance(values, float) or type(values) is int
+
+
 def _require(name: str, values: Any, *rules: tuple[str, Callable[[Any], Any]]) -> Numbers:
     """Return `values` as float64; raise with the first rule that one of them breaks."""
-    # Most are a plain number, and NumPy takes a hundred times longer to look at one.
-    number = isinstance(values, float) or (type(values) is int and abs(values) < 2**63)
-    if number and all(rule(float(values)) for _, rule in rules):
-        return float(values)
     array = _numbers(name, values)
     for allowed, rule in rules:
         with np.errstate(invalid="ignore"):
@@ -102,18 +103,24 @@ def _require(name: str, values: Any, *rules: tuple[str, Callable[[Any], Any]]) -
 
 def positive(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
     """`values` as float64; raise unless every one is above zero, of a size that is met."""
+    if _is_number(values) and SMALLEST <= values <= most:
+        return float(values)
     sized = f"between {SMALLEST:g} and {most:g}", lambda one: (one >= SMALLEST) & (one <= most)
     return _require(name, values, ("positive and finite", lambda one: one > 0), sized)
 
 
 def nonnegative(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
     """`values` as float64; raise unless every one is zero or more, and at most `most`."""
+    if _is_number(values) and 0 <= values <= most:
+        return float(values)
     sized = f"at most {most:g}", lambda one: one <= most
     return _require(name, values, ("zero or more, and finite", lambda one: one >= 0), sized)
 
 
 def whole(name: str, values: ArrayLike) -> Numbers:
     """`values` as float64; raise unless every one is a whole number above zero."""
+    if _is_number(values) and 0 < values < EXACT and values % 1 == 0:
+        return float(values)
     exact = f"below 2**53 ({EXACT}), up to where whole numbers are exact", lambda one: one < EXACT
     number = "a positive whole number", lambda one: (one > 0) & (one % 1 == 0)
     return _require(name, values, number, exact)

@@ -55,7 +55,8 @@ def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, .
     )
 
 
-def _ours() -> dict[str, Path]:
+@cache
+def _ours() -> Mapping[str, Path]:
     return {path.stem: path for path in (DATA / "chips").glob("*.toml")}
 
 

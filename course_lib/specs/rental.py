@@ -1,6 +1,7 @@
 """What chips cost to rent: the recorded prices, which to plan with, and how old it is."""
 
 import csv
+from functools import cache
 
 import msgspec
 
@@ -20,7 +21,8 @@ class Price(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-def prices() -> list[Price]:
+@cache
+def prices() -> tuple[Price, ...]:
     """Rental prices of `data/prices.csv`, the newest last.
 
     Examples
@@ -33,7 +35,7 @@ def prices() -> list[Price]:
     for price in found:
         known("chip", price.chip, chips(), "data/prices.csv")
         known("source", price.source, sources(), "data/prices.csv")
-    return sorted(found, key=lambda price: price.date)
+    return tuple(sorted(found, key=lambda price: price.date))
 
 
 def quotes(*keys: str, provider: str | None = None) -> tuple[Price, ...]:
@@ -59,9 +61,8 @@ def quotes(*keys: str, provider: str | None = None) -> tuple[Price, ...]:
         for price in sorted(every, key=lambda price: (price.date, price.usd_per_hour))
         if price.chip in wanted and provider in (None, price.provider)
     }
-    return tuple(
-        sorted(found.values(), key=lambda price: (wanted.index(price.chip), price.usd_per_hour))
-    )
+    order = sorted(found.values(), key=lambda one: (wanted.index(one.chip), one.usd_per_hour))
+    return tuple(order)
 
 
 def outdated(price: Price) -> bool:

@@ -176,7 +176,8 @@ local function moved_to(folder, page)
   for cell in text:gmatch("{{< include ([^%s]+/ex%-[^%s]+) >}}") do
     ids:insert("exercise-" .. file_text(folder .. "/" .. cell):match('exercise%("([^"]+)"'))
   end
-  return pandoc.Div({}, { hidden = "", ["data-moved"] = table.concat(ids, " "), ["data-to"] = page .. ".html" })
+  -- A list, since a table of names has another order in every run.
+  return pandoc.Div({}, pandoc.Attr("", {}, { { "hidden", "" }, { "data-moved", table.concat(ids, " ") }, { "data-to", page .. ".html" } }))
 end
 
 local function packed(inlines) return pandoc.write(pandoc.Pandoc { pandoc.Plain(inlines) }, "json") end

@@ -137,7 +137,7 @@ class Renderer:
                 "slides": base + slides.url(page) if slides.has_deck(page) else None,
                 "path": page.url,
                 "toc": _nested(page.data["toc"]),
-                "on_path": on_path,
+                "on_path": path,
                 "short": page.data.get("path"),
                 "further": further
                 and linked(by_path[self.labels[further].path]) | {"anchor": further},

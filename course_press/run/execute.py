@@ -89,7 +89,7 @@ class Cache:
     @staticmethod
     def key(*parts: Any) -> str:
         """A name for the result that these parts determine."""
-        text = json.dumps(parts, sort_keys=True, default=str)
+        text = json.dumps(parts, sort_keys=True, default=_written)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def has(self, key: str) -> bool:
@@ -114,6 +114,12 @@ class Cache:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / ".gitignore").write_text("*\n")
         swap_in(self.folder / f"{key}.json", json.dumps(result, ensure_ascii=False))
+
+
+def _written(part: Any) -> str:
+    if isinstance(part, set | frozenset):
+        raise TypeError("a set is written in another order by every process")
+    return str(part)
 
 
 class Surroundings:

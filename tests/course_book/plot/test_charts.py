@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from matplotlib.text import Text
+from matplotlib.ticker import LogLocator
 
 from course_lib import CourseError, attainable, ridge
 from course_book import plot
@@ -35,6 +36,20 @@ def test_the_same_figure_is_the_same_bytes(make):
     one = make()
     assert one.svg() == make().svg() == one.svg()
     assert one.png() == make().png() == one.png()
+
+
+@pytest.mark.parametrize("span", [None, (2.0, 9.0), (2.0, 90.0)])
+def test_ticks_that_are_found_once_are_drawn_where_each_step_would_find_them(monkeypatch, span):
+    """Also on an axis where none has a label, and on one whose room the twin for a phone changes."""
+
+    def drawn():
+        one = figure() if span is None else figure(intensity=span)
+        one.figure.axes[0].xaxis.set_minor_locator(LogLocator(subs="auto", numticks="auto"))
+        return one.svg(), one.svg(narrow=True), one.png()
+
+    once = drawn()
+    monkeypatch.setattr("course_book.plot.figure._ticks_once", contextlib.nullcontext)
+    assert once == drawn()
 
 
 def test_another_process_draws_the_same_bytes():

@@ -19,7 +19,7 @@ from course_lib import (
     roofline,
     total,
 )
-from course_lib.core import BITS, BOUNDS, RATES, Estimate, formulas, sensitivity
+from course_lib.core import BITS, BOUNDS, RATES, Estimate, checks, formulas, sensitivity
 
 positive = st.floats(1e-3, 1e18)
 dtypes = st.sampled_from(sorted(BITS))
@@ -35,6 +35,21 @@ class Machine:
 
     def peak(self, dtype, unit="matrix"):
         return self._peak
+
+
+@pytest.mark.parametrize("check", [checks.positive, checks.nonnegative, checks.whole])
+@given(one=st.floats() | st.integers() | st.sampled_from([1e40, 1e-40, 2**53, 2**63, True, -0.0]))
+def test_one_number_is_checked_as_an_array_of_it_is(check, one):
+    """Plain numbers take a shorter way, which refuses the same."""
+
+    def told(given):
+        try:
+            found = check("x", given)
+        except CourseError as error:
+            return str(error).split(" (got")[0]
+        return np.ravel(found).tolist()
+
+    assert told(one) == told(np.array([one]))
 
 
 @given(flops=positive, moved=positive, peak=positive, bandwidth=positive, comms=st.floats(0, 1e6))

@@ -2,6 +2,7 @@ import os
 import shutil
 import sys
 import time
+from pathlib import PurePath
 
 import pytest
 
@@ -294,6 +295,12 @@ def test_what_changed_while_it_was_read_is_not_kept(book, kernels):
     ran(book)
     ran(book)
     assert len(kernels) == 2
+
+
+def test_a_key_takes_no_set_which_each_process_writes_in_another_order():
+    assert Cache.key(["a", PurePath("b")]) == Cache.key(["a", "b"])
+    with pytest.raises(TypeError, match="another order"):
+        Cache.key({"path": {"a", "b"}})
 
 
 def test_cache_survives_rubbish_and_forgets_what_is_old(tmp_path):
