@@ -209,7 +209,11 @@ def measure(
     seed: int,
     what: str = "one call takes",
 ) -> Row:
-    """A row with what `prepare` made ready timed, where the budget lasts and the memory does."""
+    """A row with what `prepare` made ready timed, where the device has the format, the budget lasts
+    and the memory does.
+    """
+    if why := library.supports(row.dtype):
+        return not_measured(row, "unsupported", why)
     try:
         ready = prepare()
         if ready.seconds * FEWEST > budget:
