@@ -45,7 +45,7 @@ def checked(
     found: dict[str, Any] = {
         "device": setup.name,
         "chip": chip.key if chip else None,
-        **fields(setup, "cores memory python torch cuda driver blas power_limit_w"),
+        **fields(setup, "cores memory python torch cuda driver blas power_limit_w note"),
         "clock_hz": setup.clock_mhz and 1e6 * setup.clock_mhz,
         "measured": [_measured(row, chip) for row in last],
         "layer_s": layer and layer.seconds_median,
@@ -53,7 +53,6 @@ def checked(
         "agrees": not any(one["why"] for one in differ) if differ else None,
         "compared_with": before[0].date if before else None,
         "drifts": differ,
-        "no_energy": setup.note or None,
     }
     figures = ("bandwidth", *(f"matrix.{row.dtype}" for row in last if row.op == "matmul"))
     return Answer(
@@ -114,8 +113,8 @@ def _sentence(found: dict[str, Any], rows: Sequence[Row], odd: int) -> str:
         names, first = ("joules", "joules_expected"), counted[0]
         said = {name: n(first[name], "J") if first[name] else "–" for name in names}
         parts.append(t("me-energy").format(**said))
-    elif found["no_energy"]:
-        parts.append(t("me-no-energy").format(why=retold(found["no_energy"])))
+    elif found["note"]:
+        parts.append(t("me-no-energy").format(why=retold(found["note"])))
     if found["drifts"]:
         apart = sum(bool(one["why"]) for one in found["drifts"])
         about = {"day": found["compared_with"][:10], "share": n(AGREE, "%")}

@@ -24,6 +24,10 @@ DRIVER = Path("/proc/driver/nvidia/version")
 # And this where it has loaded AMD's.
 AMD_DRIVER = Path("/dev/kfd")
 CGROUPS = Path("/sys/fs/cgroup")
+POWERCAP = Path("/sys/class/powercap")
+# What RAPL counts that no other counter includes: a package has its cores and graphics within, and
+# "psys" all packages.
+COUNTED = ("package", "dram")
 # ROCm's torch calls a GPU "cuda" too; "mps" is that of an Apple chip.
 DEVICES = ("cpu", "cuda", "mps")
 # Why the clock is held down, by NVML's bits. Idling is no reason.
@@ -86,6 +90,37 @@ def observe(kind: str) -> Observed:
     if (torch := torch_or_none()) and _rocm(torch):
         return Observed(note="clock and power of an AMD GPU were not observed")
     return nvidia("clock and power were not observed")
+
+
+def counted(kind: str = "cpu") -> tuple[dict[str, tuple[float, float]], str]:
+    """J that the energy counters have counted of ``"cpu"``, all packages and their memory, or of
+    ``"cuda"``, the GPU that CUDA calls 0, whichever programs ran, each with the J at which it
+    begins again at zero; or why there are no counters.
+    """
+    if known("kind", kind, DEVICES) == "cuda":
+        seen = observe(kind)
+        why = seen.note or "this GPU's driver counts no energy"
+        return ({}, why) if seen.joules is None else ({"GPU": (seen.joules, math.inf)}, "")
+    found, why = {}, "this machine shows no energy counters, as most virtual machines"
+    for zone in sorted(POWERCAP.glob("intel-rapl:*")):  # so called of AMD's processors, too
+        files = (zone / name for name in ("name", "energy_uj", "max_energy_range_uj"))
+        try:
+            name, now, most = (file.read_text(encoding="utf-8").strip() for file in files)
+            if name.startswith(COUNTED):
+                found[f"{zone.name} {name}"] = int(now) / 1e6, int(most) / 1e6 or math.inf
+        except PermissionError:
+            why = f"only root may read {POWERCAP}/*/energy_uj: sudo chmod a+r them"
+        except (OSError, ValueError):
+            continue
+    return found, "" if found else why
+
+
+def joules_since(before: dict[str, tuple[float, float]], kind: str = "cpu") -> dict[str, float]:
+    """J counted since `before`, by counter; several turns of one are told as less than one."""
+    now, _ = counted(kind)
+    gained = {at: (now[at][0] - was) % most for at, (was, most) in before.items() if at in now}
+    # What ran backward without a turn says nothing.
+    return {at: gain for at, gain in gained.items() if math.isfinite(gain)}
 
 
 def nvidia(unasked: str = "the driver was not asked") -> Observed:
@@ -170,10 +205,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""  # what a reader should know about its peak
 
 
+# Its `power_w` is the datasheet's, and its `note` says why no energy is counted.
 class Setup(Observed, frozen=True, kw_only=True):
-    """What a measurement would run on, and what is wrong with it; printed, a line for each. Its
-    `power_w` is the datasheet's.
-    """
+    """What a measurement would run on, and what is wrong with it; printed, a line for each."""
 
     python: str
     torch: str
@@ -193,6 +227,7 @@ class Setup(Observed, frozen=True, kw_only=True):
             "CUDA of torch": self.cuda or "none",
             "driver": self.driver or "none",
             "device": self.name or "none",
+            "energy": self.note or "counted",
             "power limit": "not told" if limit is None else f"{limit:g} W{stated}",
             "clock now": "not told" if clock is None else f"{clock:g} MHz{most}",
         }
@@ -222,6 +257,7 @@ def inspect(device: str = "cpu") -> Setup:
     }
     if known("device", device, DEVICES) != "cuda":
         about |= {"name": _cpu_name(), "clock_mhz": clock_told(), "memory": _memory()}
+        about["note"] = counted(device)[1]
         return Setup(**about, faults=tuple(_cpu_faults(torch)))
     usable = bool(torch and torch.cuda.is_available())
     # The driver of ROCm's GPU is not NVIDIA's, which another may have.
@@ -242,7 +278,12 @@ def inspect(device: str = "cpu") -> Setup:
             faults.append(f"{said}: end what holds it, or {remedy}")
     if name:
         faults += _gpu_faults(gpu, name, found, others=len(gpu.pids) - own)
-    about |= {"name": name, "power_w": found.power if found else None, "faults": tuple(faults)}
+    about |= {
+        "note": counted(device)[1],
+        "name": name,
+        "power_w": found.power if found else None,
+        "faults": tuple(faults),
+    }
     return Setup(**msgspec.structs.asdict(gpu) | about)
 
 

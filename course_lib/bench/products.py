@@ -219,8 +219,7 @@ def launch(device: str = "cpu", dtype: str = "fp32", *, budget: float = 5.0, see
         for _ in range(LAUNCHES):
             library.copy(to, a)
 
-    how: dict[str, Any] = {"budget": budget, "seed": seed}
-    return record.measure(row, here, library, lambda: record.Ready([run]), **how)
+    return record.measure(row, here, library, lambda: record.Ready([run]), budget=budget, seed=seed)
 
 
 def ceiling(

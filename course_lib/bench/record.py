@@ -20,8 +20,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from course_lib.bench.counters import counted, joules_since
-from course_lib.bench.device import Machine, Observed, cpu_peak_here, observe
+from course_lib.bench.device import Machine, Observed, counted, cpu_peak_here, joules_since, observe
 from course_lib.bench.operands import NumpyArrays
 from course_lib.bench.rows import Manifest, Row
 from course_lib.core import Work

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from msgspec import structs
 
 from course_lib import bench, specs
 from course_lib.bench import results
-from course_lib.bench.counters import counted
 from course_lib.bench.device import fastest
 from course_lib.bench.rows import Row
 from course_tools.campaigns.checkup import run, runs
@@ -39,7 +37,7 @@ def me(
     """
     with in_language(chosen(lang)):
         on = device or fastest()
-        here, setup = bench.machine(on), structs.replace(bench.inspect(on), note=counted(on)[1])
+        here, setup = bench.machine(on), bench.inspect(on)
         known = specs.chip(chip) if chip else specs.chip_of_device(here.name)
         show: Any = lambda line: console.err_console.print(retold(line), soft_wrap=True)  # noqa: E731
         with console.progress(t("me-title")):

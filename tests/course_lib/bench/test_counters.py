@@ -7,9 +7,8 @@ from itertools import count
 import pytest
 
 from course_lib import CourseError, bench
-from course_lib.bench import counters, device, record
-from course_lib.bench.counters import counted, joules_since
-from course_lib.bench.device import Observed
+from course_lib.bench import device, record
+from course_lib.bench.device import Observed, counted, joules_since
 from course_tools.energy import constants, of_row
 from tests.course_lib.bench.fakes import FakeArrays
 
@@ -28,7 +27,7 @@ def rapl(tmp_path, monkeypatch):
             (zone / "energy_uj").write_text(f"{joules * 1e6:.0f}\n")
             (zone / "max_energy_range_uj").write_text(f"{most * 1e6:.0f}\n")
 
-    monkeypatch.setattr(counters, "POWERCAP", tmp_path)
+    monkeypatch.setattr(device, "POWERCAP", tmp_path)
     return says
 
 
@@ -97,7 +96,7 @@ def test_a_damaged_counter_is_none(rapl, tmp_path, text):
 
 
 def test_a_machine_without_counters_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(counters, "POWERCAP", tmp_path / "none")
+    monkeypatch.setattr(device, "POWERCAP", tmp_path / "none")
     for kind in ("cpu", "mps"):
         found, why = counted(kind)
         assert found == {}
@@ -111,10 +110,10 @@ def test_a_gpu_counts_where_its_driver_does(monkeypatch):
         (Observed(driver="550"), "this GPU's driver counts no energy"),
         (Observed(note="NVML says: Not Found"), "NVML says: Not Found"),
     ):
-        monkeypatch.setattr(counters, "observe", lambda kind, seen=seen: seen)
+        monkeypatch.setattr(device, "observe", lambda kind, seen=seen: seen)
         assert counted("cuda") == ({}, why)
     told = (Observed(joules=100.0 + 30 * turn) for turn in count())
-    monkeypatch.setattr(counters, "observe", lambda kind: next(told))
+    monkeypatch.setattr(device, "observe", lambda kind: next(told))
     before, why = counted("cuda")
     assert why == ""
     assert joules_since(before, "cuda") == {"GPU": 30.0}

@@ -290,6 +290,7 @@ def test_a_sound_set_up_is_told_in_full(nvml, torch):
     lines = str(setup).splitlines()
     assert lines[4:] == [
         "device         NVIDIA H100 80GB HBM3",
+        "energy         this GPU's driver counts no energy",
         "power limit    700 W, the datasheet has 700 W",
         "clock now      345 MHz, at most 1980 MHz",
         "nothing wrong was found",
