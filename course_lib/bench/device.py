@@ -99,8 +99,9 @@ def counted(kind: str = "cpu") -> tuple[dict[str, tuple[float, float]], str]:
     """
     if known("kind", kind, DEVICES) == "cuda":
         seen = observe(kind)
-        why = seen.note or "this GPU's driver counts no energy"
-        return ({}, why) if seen.joules is None else ({"GPU": (seen.joules, math.inf)}, "")
+        if seen.joules is not None and not seen.mig:  # whose counter is the whole GPU's
+            return {"GPU": (seen.joules, math.inf)}, ""
+        return {}, seen.note or "this GPU's driver counts no energy"
     found, why = {}, "this machine shows no energy counters, as most virtual machines"
     for zone in sorted(POWERCAP.glob("intel-rapl:*")):  # so called of AMD's processors, too
         files = (zone / name for name in ("name", "energy_uj", "max_energy_range_uj"))
@@ -164,10 +165,9 @@ def _asker(nvml: Any) -> Callable[..., Any]:
     # What an older driver has no function for is an error of another kind, and so is what an older
     # binding lacks.
     mismatch = getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError)
-    silent = nvml.NVMLError, mismatch, AttributeError
 
     def ask(name: str, *about: int) -> Any:
-        with contextlib.suppress(*silent):
+        with contextlib.suppress(nvml.NVMLError, mismatch, AttributeError):
             return getattr(nvml, f"nvmlDeviceGet{name}")(gpu, *about)
         return None
 

@@ -90,7 +90,8 @@ def run_lab(
                         given,
                         cwd=".",
                         kernel_name="python3",
-                        log_output=False,
+                        # Warns of what is no danger on one machine.
+                        extra_arguments=["--log-level=ERROR"],
                         progress_bar=True,
                     )
             except papermill.PapermillExecutionError as error:

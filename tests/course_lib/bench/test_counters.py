@@ -109,6 +109,8 @@ def test_a_gpu_counts_where_its_driver_does(monkeypatch):
     for seen, why in (
         (Observed(driver="550"), "this GPU's driver counts no energy"),
         (Observed(note="NVML says: Not Found"), "NVML says: Not Found"),
+        # A slice would be told what the others take, too.
+        (Observed(joules=5.0, mig=True), "this GPU's driver counts no energy"),
     ):
         monkeypatch.setattr(device, "observe", lambda kind, seen=seen: seen)
         assert counted("cuda") == ({}, why)
