@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Estimate
+from course_lib.bench.rows import Row
+from course_lib.core import Estimate, Work, roofline
 from course_lib.core.checks import CourseError, Numbers, count, known, nonnegative, plain, positive
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator
@@ -144,6 +145,12 @@ def of_step(
     took = [time.expected, time.low, time.high] if ends else [float(positive("seconds", time))] * 3
     drawn = [draw(chip, *shares(step, each), own=own) for each in took]
     return _used(drawn, took, own or constants(chip), count("chips", chips), "step")
+
+
+def of_row(row: Row, chip: Accelerator | str) -> EnergyUse:
+    """What a call that was measured should have taken in its time."""
+    work = Work(row.flops or 0.0, row.bytes or 0.0, row.dtype)
+    return of_step(roofline(work, accelerator(chip)), chip, row.seconds_median)
 
 
 def _used(drawn: list[Any], took: Any, found: PowerConstants, chips: int, per: str) -> EnergyUse:

@@ -9,8 +9,10 @@ from course_lib.bench.others import lost
 from course_lib.bench.products import LAUNCHES
 from course_lib.bench.rows import Row
 from course_lib.specs import Accelerator
+from course_tools.energy import of_row
 from course_tools.measured import best_published
 from course_tools.measured.machines import AGREE, best, doubts, drifts
+from course_book.answers.energies import known as known_energy
 from course_book.answers.record import Answer, Term, cited, fields, in_each_language
 from course_book.text import n, retold, t
 
@@ -43,7 +45,7 @@ def checked(
     found: dict[str, Any] = {
         "device": setup.name,
         "chip": chip.key if chip else None,
-        **fields(setup, "cores memory python torch cuda driver blas power_limit_w"),
+        **fields(setup, "cores memory python torch cuda driver blas power_limit_w note"),
         "clock_hz": setup.clock_mhz and 1e6 * setup.clock_mhz,
         "measured": [_measured(row, chip) for row in last],
         "layer_s": layer and layer.seconds_median,
@@ -64,8 +66,10 @@ def checked(
 
 
 def _measured(row: Row, chip: Accelerator | None) -> dict[str, Any]:
-    """One measurement beside the roof that it is held against, in SI units."""
+    """One measurement beside its roof, in SI units; of a product, the J are those of a FLOP."""
     product, launch = row.op == "matmul", row.op == "launch"
+    each = (row.seconds_median or 0.0) / ((product and row.flops) or 1.0)
+    expected = chip and each and known_energy(of_row, row, chip)
     rate = 1e12 * (row.achieved_tflops or 0) if product else 1e9 * (row.achieved_bw_gbps or 0)
     roof, known = 1e12 * (row.peak_tflops or 0) if product else 0.0, {}
     if chip and product:
@@ -75,6 +79,8 @@ def _measured(row: Row, chip: Accelerator | None) -> dict[str, Any]:
         roof = chip.bandwidth
     return {
         **fields(row, "op dtype shape status noisy seconds_median"),
+        "joules": (row.power_w and row.power_w * each) or None,
+        "joules_expected": expected.watts * each if expected else None,
         "value": None if launch else rate or None,
         "unit": "FLOP/s" if product else "B/s",
         "roof": roof or None,
@@ -103,6 +109,12 @@ def _sentence(found: dict[str, Any], rows: Sequence[Row], odd: int) -> str:
         rates = {"stream": n(1e9 * (stream.achieved_bw_gbps or 0), "B/s"), "dtype": product.dtype}
         rates["rate"] = n(1e12 * (product.achieved_tflops or 0), "FLOP/s")
         parts.insert(0, t("me-answer").format(device=found["device"], **rates))
+    if counted := [one for one in found["measured"] if one["joules"] and one["op"] == "matmul"]:
+        names, first = ("joules", "joules_expected"), counted[0]
+        said = {name: n(first[name], "J") if first[name] else "–" for name in names}
+        parts.append(t("me-energy").format(**said))
+    elif found["note"]:
+        parts.append(t("me-no-energy").format(why=retold(found["note"])))
     if found["drifts"]:
         apart = sum(bool(one["why"]) for one in found["drifts"])
         about = {"day": found["compared_with"][:10], "share": n(AGREE, "%")}

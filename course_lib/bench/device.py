@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -24,6 +24,10 @@ DRIVER = Path("/proc/driver/nvidia/version")
 # And this where it has loaded AMD's.
 AMD_DRIVER = Path("/dev/kfd")
 CGROUPS = Path("/sys/fs/cgroup")
+POWERCAP = Path("/sys/class/powercap")
+# What RAPL counts that no other counter includes: a package has its cores and graphics within, and
+# "psys" all packages.
+COUNTED = ("package", "dram")
 # ROCm's torch calls a GPU "cuda" too; "mps" is that of an Apple chip.
 DEVICES = ("cpu", "cuda", "mps")
 # Why the clock is held down, by NVML's bits. Idling is no reason.
@@ -60,6 +64,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = ""
     power_limit_w: float | None = None
     power_w: float | None = None
+    joules: float | None = None  # since the driver was loaded
     clock_mhz: float | None = None  # of the multiprocessors, now
     highest_mhz: float | None = None  # and at most
     temperature_c: float | None = None
@@ -82,7 +87,41 @@ def observe(kind: str) -> Observed:
         # Without either, as in most virtual machines, Linux prints the nominal clock for ever.
         live = "aperfmperf" in cpuinfo("flags").split() or (CPU / "cpu0" / "cpufreq").is_dir()
         return Observed(clock_mhz=clock_told() if live else None)
+    if (torch := torch_or_none()) and _rocm(torch):
+        return Observed(note="clock and power of an AMD GPU were not observed")
     return nvidia("clock and power were not observed")
+
+
+def counted(kind: str = "cpu") -> tuple[dict[str, tuple[float, float]], str]:
+    """J that the energy counters have counted of ``"cpu"``, all packages and their memory, or of
+    ``"cuda"``, the GPU that CUDA calls 0, whichever programs ran, each with the J at which it
+    begins again at zero; or why there are no counters.
+    """
+    if known("kind", kind, DEVICES) == "cuda":
+        seen = observe(kind)
+        if seen.joules is not None and not seen.mig:  # whose counter is the whole GPU's
+            return {"GPU": (seen.joules, math.inf)}, ""
+        return {}, seen.note or "this GPU's driver counts no energy"
+    found, why = {}, "this machine shows no energy counters, as most virtual machines"
+    for zone in sorted(POWERCAP.glob("intel-rapl:*")):  # so called of AMD's processors, too
+        files = (zone / name for name in ("name", "energy_uj", "max_energy_range_uj"))
+        try:
+            name, now, most = (file.read_text(encoding="utf-8").strip() for file in files)
+            if name.startswith(COUNTED):
+                found[f"{zone.name} {name}"] = int(now) / 1e6, int(most) / 1e6 or math.inf
+        except PermissionError:
+            why = f"only root may read {POWERCAP}/*/energy_uj: sudo chmod a+r them"
+        except (OSError, ValueError):
+            continue
+    return found, "" if found else why
+
+
+def joules_since(before: dict[str, tuple[float, float]], kind: str = "cpu") -> dict[str, float]:
+    """J counted since `before`, by counter; several turns of one are told as less than one."""
+    now, _ = counted(kind)
+    gained = {at: (now[at][0] - was) % most for at, (was, most) in before.items() if at in now}
+    # What ran backward without a turn says nothing.
+    return {at: gain for at, gain in gained.items() if math.isfinite(gain)}
 
 
 def nvidia(unasked: str = "the driver was not asked") -> Observed:
@@ -101,6 +140,7 @@ def nvidia(unasked: str = "the driver was not asked") -> Observed:
                 driver=str(nvml.nvmlSystemGetDriverVersion()),
                 power_limit_w=_scaled(ask("EnforcedPowerLimit"), 1e3),
                 power_w=_scaled(ask("PowerUsage"), 1e3),
+                joules=_scaled(ask("TotalEnergyConsumption"), 1e3),
                 clock_mhz=_scaled(ask("ClockInfo", nvml.NVML_CLOCK_SM)),
                 highest_mhz=_scaled(ask("MaxClockInfo", nvml.NVML_CLOCK_SM)),
                 temperature_c=_scaled(ask("Temperature", nvml.NVML_TEMPERATURE_GPU)),
@@ -122,11 +162,12 @@ def _asker(nvml: Any) -> Callable[..., Any]:
         gpu = nvml.nvmlDeviceGetHandleByUUID(first)
     else:
         gpu = nvml.nvmlDeviceGetHandleByIndex(int(first or 0))
-    # What an older driver has no function for is an error of another kind.
-    silent = nvml.NVMLError, getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError)
+    # What an older driver has no function for is an error of another kind, and so is what an older
+    # binding lacks.
+    mismatch = getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError)
 
     def ask(name: str, *about: int) -> Any:
-        with contextlib.suppress(*silent):
+        with contextlib.suppress(nvml.NVMLError, mismatch, AttributeError):
             return getattr(nvml, f"nvmlDeviceGet{name}")(gpu, *about)
         return None
 
@@ -164,18 +205,13 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""  # what a reader should know about its peak
 
 
-class Setup(msgspec.Struct, frozen=True, kw_only=True):
+# Its `power_w` is the datasheet's, and its `note` says why no energy is counted.
+class Setup(Observed, frozen=True, kw_only=True):
     """What a measurement would run on, and what is wrong with it; printed, a line for each."""
 
     python: str
     torch: str
     cuda: str = ""  # for which torch was built
-    driver: str = ""
-    name: str = ""
-    power_limit_w: float | None = None  # that the driver allows
-    power_w: float | None = None  # that the datasheet states
-    clock_mhz: float | None = None
-    highest_mhz: float | None = None
     cores: int = 0  # that this process may use
     memory: float | None = None  # byte, of the device
     blas: str = ""  # the library of linear algebra that NumPy was built with
@@ -191,6 +227,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
             "CUDA of torch": self.cuda or "none",
             "driver": self.driver or "none",
             "device": self.name or "none",
+            "energy": self.note or "counted",
             "power limit": "not told" if limit is None else f"{limit:g} W{stated}",
             "clock now": "not told" if clock is None else f"{clock:g} MHz{most}",
         }
@@ -209,41 +246,45 @@ def inspect(device: str = "cpu") -> Setup:
     >>> setup.name == machine("cpu").name, str(setup).splitlines()[0].split()[0]
     (True, 'Python')
     """
-    torch = torch_or_none()
+    torch, built = torch_or_none(), cast("Any", np.show_config(mode="dicts"))
+    blas = built.get("Build Dependencies", {}).get("blas", {})
     about: dict[str, Any] = {
         "python": platform.python_version(),
         "torch": str(torch.__version__) if torch else "",
         "cuda": str(torch.version.cuda or _rocm(torch)) if torch else "",
         "cores": _cores(),
-        "blas": _blas(),
+        "blas": f"{blas.get('name', '')} {blas.get('version', '')}".strip(),
     }
     if known("device", device, DEVICES) != "cuda":
         about |= {"name": _cpu_name(), "clock_mhz": clock_told(), "memory": _memory()}
+        about["note"] = counted(device)[1]
         return Setup(**about, faults=tuple(_cpu_faults(torch)))
-    gpu = nvidia()
+    usable = bool(torch and torch.cuda.is_available())
+    # The driver of ROCm's GPU is not NVIDIA's, which another may have.
+    gpu = Observed() if torch and usable and _rocm(torch) else nvidia()
     # In a container the driver numbers this process otherwise than the system does. Asking torch
     # for the name, below, may make it one of those that use the GPU.
     own = os.getpid() in gpu.pids or bool(torch and torch.cuda.is_initialized())
-    usable = bool(torch and torch.cuda.is_available())
     name = str(torch.cuda.get_device_name(0)) if torch and usable else gpu.name
     found = chip_of_device(name) if name else None
     faults = [] if usable else [*_torch_faults(torch, gpu)]
     if torch and usable:
         about["memory"] = float(torch.cuda.get_device_properties(0).total_memory)
-        if _rocm(torch):  # whose driver is not NVIDIA's to ask
-            gpu = msgspec.structs.replace(gpu, note="")
+        try:
+            torch.ones(1, device="cuda").add(1).item()
+        except RuntimeError as failure:  # no kernels for so new or so old a GPU, say
+            said = f"torch cannot use this GPU ({str(failure).partition(chr(10))[0]})"
+            remedy = "install another build, as pytorch.org/get-started/locally says"
+            faults.append(f"{said}: end what holds it, or {remedy}")
     if name:
         faults += _gpu_faults(gpu, name, found, others=len(gpu.pids) - own)
-    return Setup(
-        **about,
-        driver=gpu.driver,
-        name=name,
-        power_limit_w=gpu.power_limit_w,
-        power_w=found.power if found else None,
-        clock_mhz=gpu.clock_mhz,
-        highest_mhz=gpu.highest_mhz,
-        faults=tuple(faults),
-    )
+    about |= {
+        "note": counted(device)[1],
+        "name": name,
+        "power_w": found.power if found else None,
+        "faults": tuple(faults),
+    }
+    return Setup(**msgspec.structs.asdict(gpu) | about)
 
 
 def machine(device: str = "cpu") -> Machine:
@@ -268,6 +309,9 @@ def machine(device: str = "cpu") -> Machine:
         cache = getattr(gpu, "L2_cache_size", 0)
         more = {"cache": cache, "multiprocessors": gpu.multi_processor_count}
     found = chip_of_device(name)
+    # An AMD GPU tells its second level, behind which stands a larger one.
+    if found and found.llc and device == "cuda":
+        more["cache"] = max(more["cache"], found.llc)
     more["cache"] = float(more["cache"] or (found and found.llc) or DEFAULT_CACHE)
     return Machine(
         name=name, kind=device, key=found.key if found else None, note=_missing(found), **more
@@ -284,6 +328,8 @@ def fastest() -> str:
 
 def torch_or_none() -> Any:
     """The module torch, or `None` where it is not installed."""
+    # CUDA counts the fastest GPU first, unless it is told to count as NVML and nvidia-smi do.
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     try:
         import torch
     except ImportError:
@@ -416,12 +462,6 @@ def _rocm(torch: Any) -> str:
     """Which ROCm torch was built for; empty where for none."""
     release = getattr(torch.version, "hip", None)
     return f"ROCm {release}" if release else ""
-
-
-def _blas() -> str:
-    built: Any = np.show_config(mode="dicts")
-    found = built.get("Build Dependencies", {}).get("blas", {})
-    return f"{found.get('name', '')} {found.get('version', '')}".strip()
 
 
 def _memory() -> float | None:

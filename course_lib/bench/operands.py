@@ -14,6 +14,8 @@ DATA = ("random", "zeros")
 # Random numbers that a CPU draws at most: a larger matrix repeats them, for drawing a gigabyte
 # takes longer than moving it.
 DRAWN = 2**22 + 1
+# The fp8 that AMD's matrix units multiply, by how an architecture's name begins; others have none.
+AMD_FP8 = {"gfx94": "float8_e4m3fnuz", "gfx95": "float8_e4m3fn", "gfx12": "float8_e4m3fn"}
 
 
 class NumpyArrays:
@@ -89,6 +91,11 @@ class TorchArrays(NumpyArrays):
             "int8": torch.int8,
             "fp8": getattr(torch, "float8_e4m3fn", None),
         }
+        if device == "cuda" and getattr(torch.version, "hip", None):
+            # Its capability is the architecture's number, and it asks for tf32 in other ways.
+            name = torch.cuda.get_device_properties(0).gcnArchName
+            fp8 = next((one for start, one in AMD_FP8.items() if name.startswith(start)), "")
+            self._types |= {"tf32": None, "fp8": getattr(torch, fp8, None)}
 
     def supports(self, dtype: str) -> str:
         on_gpu = self._device == "cuda"
@@ -134,7 +141,8 @@ class TorchArrays(NumpyArrays):
             if self._one is None:  # once: filled in each call, it would be timed with the product
                 self._one = torch.ones((), device=self._device)
             scales = {"scale_a": self._one, "scale_b": self._one}
-            return torch._scaled_mm(a, b, **scales, out_dtype=torch.bfloat16)
+            made = torch._scaled_mm(a, b, **scales, out_dtype=torch.bfloat16)
+            return made[0] if isinstance(made, tuple) else made  # of torch 2.4, with its largest
         if self._device == "cuda":
             torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
         return a @ b
@@ -153,6 +161,7 @@ class TorchArrays(NumpyArrays):
         if self._device == "cpu":
             return super().timed(run, calls)
         if self._device == "mps":
+            self._torch.mps.synchronize()  # what made the operands may be under way
             start = time.perf_counter()
             for _ in range(calls):
                 run()

@@ -7,6 +7,7 @@ beside the median.
 import contextlib
 import math
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from course_lib.bench.device import Machine, Observed, cpu_peak_here, observe
+from course_lib.bench.device import Machine, Observed, counted, cpu_peak_here, joules_since, observe
 from course_lib.bench.operands import NumpyArrays
 from course_lib.bench.rows import Manifest, Row
 from course_lib.core import Work
@@ -39,6 +40,11 @@ FEWEST, MOST = 5, 100
 # From the 20th to the 80th percentile, in medians: above it a result is called noisy.
 NOISY = 0.10
 RESAMPLES = 1000
+# Seconds for which a device works while its energy is counted: some counters are renewed ten times
+# a second.
+LOADED = 1.0
+# What torch says of an operator that a build or a device lacks.
+LACKS = re.compile("not (currently )?(implemented|supported|compiled)|only supported|NOT_SUPPORTED")
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -86,12 +92,15 @@ def not_measured(
     return msgspec.structs.replace(row, status=status, note=why)
 
 
-def out_of_memory(row: Row, failure: Exception) -> Row:
-    """The row of a failure for want of memory; any other failure is raised again."""
-    said = str(failure).lower()
-    if not (isinstance(failure, MemoryError) or "out of memory" in said or "allocate" in said):
-        raise failure
-    return not_measured(row, "out-of-memory", str(failure).partition("\n")[0][:200])
+def failed(row: Row, failure: Exception) -> Row:
+    """The row of a failure for want of memory or of an operator; any other is raised again."""
+    # The folders that it names are the reader's.
+    said = re.sub(r"\S*[/\\]\S*", "…", str(failure).partition("\n")[0])[:200]
+    if isinstance(failure, MemoryError) or re.search("out of memory|allocate", said.lower()):
+        return not_measured(row, "out-of-memory", said)
+    if LACKS.search(said):
+        return not_measured(row, "unsupported", said)
+    raise failure
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,7 +218,11 @@ def measure(
     seed: int,
     what: str = "one call takes",
 ) -> Row:
-    """A row with what `prepare` made ready timed, where the budget lasts and the memory does."""
+    """A row with what `prepare` made ready timed, where the device has the format, the budget lasts
+    and the memory does.
+    """
+    if why := library.supports(row.dtype):
+        return not_measured(row, "unsupported", why)
     try:
         ready = prepare()
         if ready.seconds * FEWEST > budget:
@@ -217,9 +230,10 @@ def measure(
             why = f"{why}, and the budget is {budget:.3g} s"
             return not_measured(row, "over-budget", why)
         call = in_turn(library, ready.runs)
-        times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
-    except (MemoryError, RuntimeError) as failure:
-        return out_of_memory(row, failure)
+        times = sample(call, budget, seed=seed)
+        seen = under_load(call, here.kind, times.median, budget)
+    except (MemoryError, RuntimeError, TypeError) as failure:
+        return failed(row, failure)
     return _judged(timed(row, times, seen, error=ready.error), here)
 
 
@@ -281,15 +295,21 @@ def in_turn(
     return lambda calls: library.timed(one, calls)
 
 
-def under_load(call: Callable[[int], Any], kind: str) -> Observed:
-    """What the driver says while the device works: later, a GPU's clock would rest."""
-    if kind != "cuda":
+def under_load(call: Callable[[int], Any], kind: str, seconds: float, budget: float) -> Observed:
+    """What the driver says while the device works at calls of so many seconds: later, a GPU's clock
+    would rest. Where energy is counted and the budget lasts, the power is the mean of `LOADED` s.
+    """
+    before = counted(kind)[0] if budget >= 2 * LOADED else {}
+    if kind != "cuda" and not before:
         return observe(kind)
+    start = time.perf_counter()
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(observe, kind)
-        while not asked.done():
-            call(1)
-    return asked.result()
+        while not asked.done() or (before and time.perf_counter() < start + LOADED):
+            call(max(1, int(0.01 / seconds)))
+    took, joules = time.perf_counter() - start, sum(joules_since(before, kind).values())
+    seen = asked.result()
+    return msgspec.structs.replace(seen, power_w=joules / took or seen.power_w)
 
 
 class Start(NamedTuple):

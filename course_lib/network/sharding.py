@@ -63,11 +63,6 @@ class Sharded:
     out: Mapping[str, str]  # axis by sharded size of the result
 
     @property
-    def bytes_sent(self) -> Numbers:
-        """Byte of the collectives' messages, counted as the collectives count them."""
-        return plain(sum((np.asarray(step.bytes) for step in self.steps), np.asarray(0.0)))
-
-    @property
     def bound(self) -> Any:
         """Which ceiling takes longest."""
         return self.estimate.bound

@@ -65,5 +65,5 @@ def me(
 
 def _said(row: Row) -> str:
     """One row, as soon as it is measured."""
-    time = n(row.seconds_median, "s") if row.seconds_median else t("me-absent")
+    time = n(row.seconds_median, "s") if row.seconds_median else f"{t('me-absent')} ({row.note})"
     return f"{t(f'me-{row.op}')}, {row.dtype}, {row.shape}: {time}"

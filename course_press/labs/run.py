@@ -63,6 +63,8 @@ def run_lab(
     amount("--budget", budget, least=1)
     if usd_per_hour is not None:
         amount("--usd-per-hour", usd_per_hour)
+    from unittest.mock import patch  # imports much that no other command needs
+
     try:
         import papermill
         from nbclient.exceptions import DeadKernelError
@@ -80,15 +82,16 @@ def run_lab(
             say(f"{lab.name} on {device}, {budget:g} s")
             try:
                 # Paths from the lab's folder on: the executed notebook keeps them, and may be shown
-                # to others.
-                with contextlib.chdir(lab), _speaking(lang):
+                # to others. Papermill has no way to hand its kernels a language.
+                with contextlib.chdir(lab), patch.dict(os.environ, COURSE_LANG=lang):
                     papermill.execute_notebook(
                         "lab.ipynb",
                         executed.as_posix(),
                         given,
                         cwd=".",
                         kernel_name="python3",
-                        log_output=False,
+                        # Warns of what is no danger on one machine.
+                        extra_arguments=["--log-level=ERROR"],
                         progress_bar=True,
                     )
             except papermill.PapermillExecutionError as error:
@@ -103,18 +106,6 @@ def run_lab(
         where = f" to {executed}" if error.filename is None else f" to {Path(error.filename).name}"
         said = f"cannot write{where}: {error.strerror or error}; finished rows are safe"
         raise CourseError(f"{said}: check the disk and its rights, and run again") from None
-
-
-@contextlib.contextmanager
-def _speaking(lang: str) -> Iterator[None]:
-    """Give kernels that start meanwhile a language: papermill has no way to hand them one."""
-    before = os.environ.pop("COURSE_LANG", None)
-    os.environ.update(COURSE_LANG=lang)
-    try:
-        yield
-    finally:
-        os.environ.pop("COURSE_LANG")
-        os.environ.update({} if before is None else {"COURSE_LANG": before})
 
 
 @contextlib.contextmanager

@@ -182,7 +182,7 @@ def measure(
             result = once()
         wrong = error(torch, step, arrays, result)
     except (RuntimeError, MemoryError) as failure:
-        return [record.out_of_memory(empty, failure)]
+        return [record.failed(empty, failure)]
     if not wrong <= RIGHT:
         said = f"{FUNCTIONS[step.kernel]} is wrong at {step.shape} (relative error {wrong:.2g})"
         raise CourseError(f"{said}: course grade 04 says why")

@@ -152,7 +152,7 @@ def _failed(row: Row, case: Case, failure: Exception) -> Row:
     if "No available kernel" in said or "no available backend" in said.lower():
         why = f"this device has no {case.path} attention in {case.dtype}: {said}"
         return not_measured(row, "unsupported", why)
-    return record.out_of_memory(row, failure)
+    return record.failed(row, failure)
 
 
 def _ready(

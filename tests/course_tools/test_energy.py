@@ -2,12 +2,13 @@
 
 import csv
 import math
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from course_lib import CourseError, chip, llm
+from course_lib import CourseError, chip, llm, ops, roofline
 from course_lib.specs import chips
 from course_tools import energy, serve, train
 from course_tools.files import DATA
@@ -48,6 +49,50 @@ def test_prompts_draw_more_than_single_tokens_and_neither_passes_the_limit(key):
         assert sum(one.parts.values()) == pytest.approx(one.watts)
     # A token of many costs less than one of a few: the weights are read once.
     assert used[1].joules / 32 < used[0].joules / 4
+
+
+OWN = ("h100-sxm", "h200-sxm", "b200-sxm")
+"""Chips that have constants of their own, and whose products are measured to meet the limit."""
+
+
+@pytest.mark.parametrize("key", OWN)
+def test_a_few_sequences_draw_half_the_limit_and_a_large_product_all_of_it(key):
+    limit = chip(key).power
+    for batch in (1, 4, 16):
+        few = energy.of_step(llm.decode("llama-3-8b", key, batch, 1024), key)
+        assert 0.5 <= few.watts / limit <= 0.65
+    product = energy.of_step(roofline(ops.matmul(8192, 8192, 8192), chip(key)), key)
+    assert 0.95 <= product.watts / limit <= 1
+
+
+@pytest.mark.parametrize("key", ["h100-sxm", "b200-sxm", "a100-sxm-80", "mi300x", "rtx-4090"])
+def test_the_same_work_in_more_time_draws_less_and_never_less_than_waiting(key):
+    for step in (llm.decode("llama-3-8b", key, 8, 1024), llm.prefill("llama-3-8b", key, 1, 4096)):
+        seconds = float(step.lower) * np.geomspace(1, 1e4, 9)
+        used = [energy.of_step(step, key, float(each)) for each in seconds]
+        watts = [one.watts for one in used]
+        assert all(one >= other for one, other in pairwise(watts))
+        assert watts[0] <= chip(key).power * (1 + 1e-9)
+        assert watts[-1] == pytest.approx(energy.constants(key).idle, rel=0.01)
+        # Time takes energy, too: whoever is slower takes more of it.
+        assert all(one.joules <= other.joules for one, other in pairwise(used))
+
+
+@pytest.mark.parametrize("key", OWN)
+def test_watts_grow_with_the_batch_and_joules_of_a_token_shrink(key):
+    batches = [2**i for i in range(9)]
+    used = [energy.of_step(llm.decode("llama-3-8b", key, b, 1024), key) for b in batches]
+    assert all(one.watts <= other.watts * (1 + 1e-9) for one, other in pairwise(used))
+    each = [one.joules / b for one, b in zip(used, batches, strict=True)]
+    assert all(one > other for one, other in pairwise(each))
+
+
+@pytest.mark.parametrize("key", POWERED)
+def test_a_lower_clock_never_draws_more(key):
+    clocks = np.linspace(0.3, 1, 8)
+    watts = sum(energy.draw(key, 0.7 * clocks, 0.3, clock=clocks).values())
+    assert np.all(np.diff(watts) >= -1e-9)
+    assert watts[0] >= energy.constants(key).idle
 
 
 def test_energy_is_watts_times_the_seconds_that_were_measured_of_all_chips():

@@ -47,7 +47,8 @@ def test_times_and_bytes_are_those_of_the_library(picture, way, narrow):
     last = len(scene.says) - 1
     shown = {one.at("text", last) for one in scene.shapes if one.tag == "text"}
     one = answered(way)
-    assert {n(one.estimate.t_math, "s"), n(one.estimate.t_network, "s"), f"V = {n(one.bytes_sent, 'B')}",
+    sent = sum(step.bytes for step in one.steps)
+    assert {n(one.estimate.t_math, "s"), n(one.estimate.t_network, "s"), f"V = {n(sent, 'B')}",
             t(one.bound)} <= shown  # fmt: skip
     pace = float(one.estimate.t_math + one.estimate.t_network) / sum(scene.seconds[:-1])
     assert pace == pytest.approx(2e-4)

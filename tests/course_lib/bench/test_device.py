@@ -87,6 +87,7 @@ ASKED = (
     "Temperature",
     "CurrentClocksThrottleReasons",
     "Name",
+    "TotalEnergyConsumption",
     "EnforcedPowerLimit",
     "MaxClockInfo",
     "MigMode",
@@ -179,6 +180,48 @@ def test_a_gpu_that_nothing_observes_is_measured_and_the_row_says_why(nvml, monk
     assert missing.note in row.note
 
 
+def test_an_old_binding_that_lacks_a_function_leaves_a_blank(nvml, monkeypatch):
+    nvml(**SOUND, PowerUsage=398550)
+    monkeypatch.delattr(sys.modules["pynvml"], "nvmlDeviceGetTotalEnergyConsumption")
+    seen = device.nvidia()
+    assert (seen.power_w, seen.joules) == (398.55, None)
+
+
+def test_energy_is_told_in_joules(nvml):
+    nvml(**SOUND, TotalEnergyConsumption=12_345_678)
+    assert device.nvidia().joules == 12_345.678
+
+
+def test_cuda_counts_gpus_as_their_driver_does(monkeypatch):
+    """Unless told so, it calls the fastest one 0, and NVML the first on the bus."""
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    device.torch_or_none()
+    assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    device.torch_or_none()
+    assert os.environ["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
+
+
+def test_of_an_amd_gpu_nothing_is_asked_of_nvidias_driver(nvml, torch):
+    log = nvml(**SOUND)
+    torch("AMD Instinct MI300X", cuda=None, hip="6.4.43482")
+    assert bench.observe("cuda").note == "clock and power of an AMD GPU were not observed"
+    assert log == []
+    setup = bench.inspect("cuda")
+    assert setup.cuda == "ROCm 6.4.43482"
+    assert not [fault for fault in setup.faults if "nvidia" in fault or "CUDA" in fault]
+
+
+@pytest.mark.parametrize(("told", "cache"), [(4 * 2**20, 256 * 2**20), (512 * 2**20, 512 * 2**20)])
+def test_what_is_to_come_from_memory_outgrows_the_largest_cache(torch, told, cache):
+    """ROCm tells the second level of each die, behind which an MI300X has one of 256 MiB."""
+    one = torch("AMD Instinct MI300X", cuda=None, hip="6.4")
+    one.cuda.get_device_properties = lambda _: SimpleNamespace(
+        L2_cache_size=told, multi_processor_count=304
+    )
+    assert bench.machine("cuda").cache == pytest.approx(cache, rel=0.05)
+
+
 def test_the_binding_has_every_name_that_is_asked_for():
     real = pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
     assert (real.NVML_CLOCK_SM, real.NVML_TEMPERATURE_GPU) == (1, 0)
@@ -203,7 +246,20 @@ SOUND = {
 def torch(monkeypatch):
     """A torch that has a GPU, or lacks one in the way that the test says."""
 
-    def says(name="NVIDIA H100 80GB HBM3", *, cuda="12.6", hip=None, available=True, started=False):
+    def says(
+        name="NVIDIA H100 80GB HBM3",
+        *,
+        cuda="12.6",
+        hip=None,
+        available=True,
+        started=False,
+        fails="",
+    ):
+        def ones(size, device):
+            if fails:
+                raise RuntimeError(fails)
+            return SimpleNamespace(add=lambda more: SimpleNamespace(item=lambda: 2.0))
+
         there = SimpleNamespace(
             is_available=lambda: available,
             is_initialized=lambda: started,
@@ -214,6 +270,7 @@ def torch(monkeypatch):
             __version__="2.9.0",
             version=SimpleNamespace(cuda=cuda, hip=hip),
             cuda=there,
+            ones=ones,
             backends=SimpleNamespace(mps=SimpleNamespace(is_available=lambda: False)),
             get_num_threads=lambda: 4,
         )
@@ -233,6 +290,7 @@ def test_a_sound_set_up_is_told_in_full(nvml, torch):
     lines = str(setup).splitlines()
     assert lines[4:] == [
         "device         NVIDIA H100 80GB HBM3",
+        "energy         this GPU's driver counts no energy",
         "power limit    700 W, the datasheet has 700 W",
         "clock now      345 MHz, at most 1980 MHz",
         "nothing wrong was found",
@@ -266,6 +324,14 @@ NO_GPU = {"available": False}
             ["built for CUDA 13.0, cannot use the GPU with driver 550.54.15", "update the driver"],
         ),
         ({}, {"name": "NVIDIA H900"}, ["'NVIDIA H900' is not in the spec table", "COURSE_CHIPS"]),
+        (
+            {},
+            {"fails": "CUDA error: no kernel image is available\nCompile with TORCH_USE_CUDA_DSA"},
+            [
+                "torch cannot use this GPU (CUDA error: no kernel image is available): end",
+                "install another build",
+            ],
+        ),
     ],
 )
 def test_a_fault_is_named_with_its_remedy(nvml, torch, driver, installed, said):

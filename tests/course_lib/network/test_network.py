@@ -631,7 +631,6 @@ def test_cases(name):
     ]
     local = ops.matmul(*(int(size * part) for size, part in zip((B, D, F), parts, strict=True)))
     assert (found.work.flops, found.work.bytes) == (local.flops, local.bytes)
-    assert found.bytes_sent == sum(s.bytes for s in found.steps)
     for step in found.steps:
         assert step.seconds == COLLECTIVES[step.collective](step.bytes, 450e9, MESH[step.axis])
     assert found.estimate.t_network == sum(s.seconds for s in found.steps)
@@ -687,7 +686,8 @@ def test_which_operand_is_gathered():
     weights = network.sharded_matmul(1024, 4096, 8192, H100, 450e9, MESH, **axes)
     tokens = network.sharded_matmul(1024, 4096, 8192, H100, 450e9, MESH, gather="x", **axes)
     assert (weights.out, tokens.out) == ({"B": "X"}, {"F": "X"})
-    assert (weights.bytes_sent, tokens.bytes_sent) == (2 * 4096 * 8192, 2 * 1024 * 4096)
+    sent = [sum(step.bytes for step in one.steps) for one in (weights, tokens)]
+    assert sent == [2 * 4096 * 8192, 2 * 1024 * 4096]
 
 
 def test_sharded_products_broadcast():
