@@ -17,7 +17,8 @@ from course_press.decks.passages import inner, opening, sentences, without_ids
 _SVG = re.compile(r"<svg\b.*?</svg>", re.DOTALL)  # libxml2 would lower the case of its names
 _PLACE = re.compile(r'<i data-figure="(\d+)"></i>')
 _LIVE = {"explorer", "moving", "calculator", "trace"}
-_LEFT_OUT = {"cell-code", "cell-output-stdout", "footnotes", "guesses", "references", "walk"}
+_LEFT_OUT = {"cell-code", "cell-output-stdout", "footnotes", "guesses", "numbers", "references"}
+_LEFT_OUT |= {"walk"}
 # What is drawn or asked: only sections that have some are told, and exercises end the lecture.
 _TOLD = """.//*[self::figure or contains(@class, 'predict') or @data-figure]
     [not(ancestor::div[@class='exercise'])]"""
@@ -129,9 +130,8 @@ class _Deck:
         """A slide for what each passage says first, with the equation that it leads to."""
         for one in passages:
             slide = self._add("sentence", self.heading)
-            marked = self.found[:1] if one.tag == "p" else []
+            marked, next_ = self.found if one.tag == "p" else [], one.getnext()
             first = inner(without_ids(marked[0])) if marked else opening(sentences(one))
-            next_ = one.getnext()
             slide.blocks.append(f'<p class="sentence">{self._placed(first)}</p>')
             if first.endswith(":") and next_ is not None and "equation" in next_.classes:
                 slide.blocks.append(self._markup(next_))
