@@ -161,7 +161,7 @@ BUDGETS = {
     "physics": (PHYSICS, 6_220),
     "course_lib": (("course_lib",), 8_125),
     "course_tools": (("course_tools",), 18_497),
-    "course_book": (("course_book",), 13_794),
+    "course_book": (("course_book",), 13_774),
     "grading": (("course_press/grading",), 5_838),
     "course_press": (("course_press",), 15_800),
     "tools": (("tools", "docs"), 1_209),
