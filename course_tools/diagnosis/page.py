@@ -48,6 +48,7 @@ def dropped(read: Sequence[Rows], known: Sequence[specs.Accelerator]) -> dict[st
         "lost": where.lost,
         "kinds": sorted(where.kinds.items(), key=lambda one: -one[1]),
         "strip": [one.tolist() for one in strip],
+        "strip_s": SECOND * (last - first),
         "kernels": (len(kernels), SECOND * float(kernels.sum())),
         "host": (SECOND * (host.inside.total - host.wait.total), SECOND * host.wait.total),
         **{name: [getattr(one, name) for one in found.operators] for name in OPERATOR},
