@@ -110,7 +110,7 @@ def counted(kind: str = "cpu") -> tuple[dict[str, tuple[float, float]], str]:
             if name.startswith(COUNTED):
                 found[f"{zone.name} {name}"] = int(now) / 1e6, int(most) / 1e6 or math.inf
         except PermissionError:
-            why = f"only root may read {POWERCAP}/*/energy_uj: sudo chmod a+r them"
+            why = f"only root may read the counters in {POWERCAP}: sudo chmod a+r their energy_uj"
         except (OSError, ValueError):
             continue
     return found, "" if found else why

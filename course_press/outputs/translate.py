@@ -252,14 +252,15 @@ class _Plain(ast.NodeTransformer):
 
 
 def trees() -> str:
-    """The modules of the diagnosis and the tables that they ask, as a script."""
+    """The modules of the diagnosis and the tables that they ask, as data of a page."""
     each = (import_module(f"course_tools.diagnosis.{name}") for name in MODULES)
     every = {one.__name__: _tree(ast.parse(inspect.getsource(one)).body) for one in each}
     # Only a type says `...`, which no page asks for; a mapping that nobody may change has a copy.
     other: Any = lambda one: getattr(one, "copy", str)()  # noqa: E731
     data = json.dumps({"modules": every, "given": asked()}, separators=(",", ":"), default=other)
-    text = "window.courseTraces = " + data.replace("<", "\\u003c")
-    return f"<script>\n// course_tools.diagnosis, as trees: change it there.\n{text};\n</script>\n"
+    held = f'<script type="application/json">{data.replace("<", "\\u003c")}</script>'
+    said = "<!-- course_tools.diagnosis, as trees: change it there. -->"
+    return f'{said}\n<div class="trace-program" hidden>{held}</div>\n'
 
 
 def _tree(node: Any) -> Any:

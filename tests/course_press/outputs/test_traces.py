@@ -21,8 +21,9 @@ KNOWN = [chip(key) for key in chips()]
 READS = """
 const fs = require("fs"), path = require("path");
 globalThis.window = globalThis;
-for (const file of %s) (0, eval)(fs.readFileSync(file, "utf8").match(/<script>([^]*?)<\\/script>/)[1]);
-const run = window.courseTraceReader(window.courseTraces);
+const [program, reader] = %s.map((file) => fs.readFileSync(file, "utf8").match(/<script[^>]*>([^]*?)<\\/script>/)[1]);
+(0, eval)(reader);
+const run = window.courseTraceReader(JSON.parse(program));
 (async () => {
   const told = [];
   for (const names of JSON.parse(process.argv[2])) {

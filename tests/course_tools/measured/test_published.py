@@ -68,7 +68,7 @@ def test_an_unknown_table():
 
 
 COLLECTED = ("matmul_engines", "collectives_nccl", "attention_engines", "mixtures_engines")
-COLLECTED += ("messages_engines",)
+COLLECTED += ("messages_engines", "reduces_engines")
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.csv")), ids=lambda file: file.stem)
