@@ -258,8 +258,9 @@ def trees() -> str:
     # Only a type says `...`, which no page asks for; a mapping that nobody may change has a copy.
     other: Any = lambda one: getattr(one, "copy", str)()  # noqa: E731
     data = json.dumps({"modules": every, "given": asked()}, separators=(",", ":"), default=other)
-    held = f'<script type="application/json">{data.replace("<", "\\u003c")}</script>'
+    text = data.replace("<", "\\u003c")
     said = "<!-- course_tools.diagnosis, as trees: change it there. -->"
+    held = f'<script type="application/json">{text}</script>'
     return f'{said}\n<div class="trace-program" hidden>{held}</div>\n'
 
 

@@ -87,7 +87,7 @@ ALLOWED = {
     "custom mainboard pi": "computers, as their owners name them",
     "dev mamba super vit whisper": "models",
     "tree": "an algorithm of NCCL",
-    "nvme bmm div": "a link of disks, and kernels as PyTorch names them",
+    "nvme bmm div add matmul": "a link of disks, and kernels as PyTorch names them",
     "month mtoken": "in units",
     "init read scale triad pt": "kernels of a benchmark of streams, as it names them",
     "awq gptq cudnn": "formats of weights, and a library's kernels",
