@@ -92,7 +92,7 @@ def observe(kind: str) -> Observed:
     return nvidia("clock and power were not observed")
 
 
-def counted(kind: str = "cpu") -> tuple[dict[str, tuple[float, float]], str]:
+def read_counters(kind: str = "cpu") -> tuple[dict[str, tuple[float, float]], str]:
     """J that the energy counters have counted of ``"cpu"``, all packages and their memory, or of
     ``"cuda"``, the GPU that CUDA calls 0, whichever programs ran, each with the J at which it
     begins again at zero; or why there are no counters.
@@ -118,7 +118,7 @@ def counted(kind: str = "cpu") -> tuple[dict[str, tuple[float, float]], str]:
 
 def joules_since(before: dict[str, tuple[float, float]], kind: str = "cpu") -> dict[str, float]:
     """J counted since `before`, by counter; several turns of one are told as less than one."""
-    now, _ = counted(kind)
+    now, _ = read_counters(kind)
     gained = {at: (now[at][0] - was) % most for at, (was, most) in before.items() if at in now}
     # What ran backward without a turn says nothing.
     return {at: gain for at, gain in gained.items() if math.isfinite(gain)}
@@ -257,7 +257,7 @@ def inspect(device: str = "cpu") -> Setup:
     }
     if known("device", device, DEVICES) != "cuda":
         about |= {"name": _cpu_name(), "clock_mhz": clock_told(), "memory": _memory()}
-        about["note"] = counted(device)[1]
+        about["note"] = read_counters(device)[1]
         return Setup(**about, faults=tuple(_cpu_faults(torch)))
     usable = bool(torch and torch.cuda.is_available())
     # The driver of ROCm's GPU is not NVIDIA's, which another may have.
@@ -279,7 +279,7 @@ def inspect(device: str = "cpu") -> Setup:
     if name:
         faults += _gpu_faults(gpu, name, found, others=len(gpu.pids) - own)
     about |= {
-        "note": counted(device)[1],
+        "note": read_counters(device)[1],
         "name": name,
         "power_w": found.power if found else None,
         "faults": tuple(faults),

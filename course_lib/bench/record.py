@@ -20,7 +20,14 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from course_lib.bench.device import Machine, Observed, counted, cpu_peak_here, joules_since, observe
+from course_lib.bench.device import (
+    Machine,
+    Observed,
+    cpu_peak_here,
+    joules_since,
+    observe,
+    read_counters,
+)
 from course_lib.bench.operands import NumpyArrays
 from course_lib.bench.rows import Manifest, Row
 from course_lib.core import Work
@@ -299,7 +306,7 @@ def under_load(call: Callable[[int], Any], kind: str, seconds: float, budget: fl
     """What the driver says while the device works at calls of so many seconds: later, a GPU's clock
     would rest. Where energy is counted and the budget lasts, the power is the mean of `LOADED` s.
     """
-    before = counted(kind)[0] if budget >= 2 * LOADED else {}
+    before = read_counters(kind)[0] if budget >= 2 * LOADED else {}
     if kind != "cuda" and not before:
         return observe(kind)
     start = time.perf_counter()

@@ -24,6 +24,7 @@ from course_lib.specs import load_toml
 from course_tools.counting.quantization import begins
 from course_tools.diagnosis.page import asked
 from course_book.explore import averages, page
+from course_press.outputs.written import data_script
 from course_press.source.files import swap_in
 
 ASSETS = Path(__file__).parent.parent / "assets"
@@ -257,10 +258,8 @@ def trees() -> str:
     every = {one.__name__: _tree(ast.parse(inspect.getsource(one)).body) for one in each}
     # Only a type says `...`, which no page asks for; a mapping that nobody may change has a copy.
     other: Any = lambda one: getattr(one, "copy", str)()  # noqa: E731
-    data = json.dumps({"modules": every, "given": asked()}, separators=(",", ":"), default=other)
-    text = data.replace("<", "\\u003c")
+    held = data_script({"modules": every, "given": asked()}, default=other)
     said = "<!-- course_tools.diagnosis, as trees: change it there. -->"
-    held = f'<script type="application/json">{text}</script>'
     return f'{said}\n<div class="trace-program" hidden>{held}</div>\n'
 
 

@@ -1,6 +1,7 @@
 """What live figures share: a language's marks, prefixed units, and the names of buttons."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from course_book import t
@@ -19,9 +20,10 @@ def number_marks() -> dict[str, Any]:
     }
 
 
-def data_script(data: Any, kind: str = "") -> str:
+def data_script(data: Any, kind: str = "", default: Callable[[Any], Any] | None = None) -> str:
     """Data for a page's script, of which nothing can end the element that holds it."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=default)
+    text = text.replace("<", "\\u003c")
     of = f' class="{kind}"' if kind else ""
     return f'<script type="application/json"{of}>{text}</script>'
 

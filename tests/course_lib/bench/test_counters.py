@@ -8,7 +8,7 @@ import pytest
 
 from course_lib import CourseError, bench
 from course_lib.bench import device, record
-from course_lib.bench.device import Observed, counted, joules_since
+from course_lib.bench.device import Observed, joules_since, read_counters
 from course_tools.energy import constants, of_row
 from tests.course_lib.bench.fakes import FakeArrays
 
@@ -41,7 +41,7 @@ def test_packages_and_their_memory_count_and_nothing_twice(rapl):
         intel_rapl__2=("psys", 40),
         intel_rapl_mmio__0=("package-0", 10),
     )
-    found, why = counted()
+    found, why = read_counters()
     assert why == ""
     assert {name: joules for name, (joules, _) in found.items()} == {
         PACKAGE: 10,
@@ -53,21 +53,21 @@ def test_packages_and_their_memory_count_and_nothing_twice(rapl):
 @pytest.mark.parametrize(("was", "now", "took"), [(10, 35, 25), (90, 15, 25), (7, 7, 0)])
 def test_a_counter_that_began_again_is_followed(rapl, was, now, took):
     rapl(intel_rapl__0=("package-0", was))
-    before, _ = counted()
+    before, _ = read_counters()
     rapl(intel_rapl__0=("package-0", now))
     assert joules_since(before) == {PACKAGE: pytest.approx(took)}
 
 
 def test_without_its_range_what_ran_backward_says_nothing(rapl):
     rapl(most=0, intel_rapl__0=("package-0", 90), intel_rapl__1=("package-1", 5))
-    before, _ = counted()
+    before, _ = read_counters()
     rapl(most=0, intel_rapl__0=("package-0", 15), intel_rapl__1=("package-1", 6))
     assert joules_since(before) == {"intel-rapl:1 package-1": 1}
 
 
 def test_a_counter_that_is_gone_says_nothing(rapl, tmp_path):
     rapl(intel_rapl__0=("package-0", 1))
-    before, _ = counted()
+    before, _ = read_counters()
     (tmp_path / "intel-rapl:0" / "energy_uj").unlink()
     assert joules_since(before) == {}
 
@@ -82,7 +82,7 @@ def test_what_only_root_may_read_is_told_with_its_remedy(rapl, tmp_path, monkeyp
             raise PermissionError(13, "Permission denied")
 
         monkeypatch.setattr(type(file), "read_text", refuse)
-    found, why = counted()
+    found, why = read_counters()
     assert found == {}
     assert why.startswith("only root may read ")
     assert "chmod a+r" in why
@@ -92,17 +92,20 @@ def test_what_only_root_may_read_is_told_with_its_remedy(rapl, tmp_path, monkeyp
 def test_a_damaged_counter_is_none(rapl, tmp_path, text):
     rapl(intel_rapl__0=("package-0", 1))
     (tmp_path / "intel-rapl:0" / "energy_uj").write_text(text)
-    assert counted() == ({}, "this machine shows no energy counters, as most virtual machines")
+    assert read_counters() == (
+        {},
+        "this machine shows no energy counters, as most virtual machines",
+    )
 
 
 def test_a_machine_without_counters_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(device, "POWERCAP", tmp_path / "none")
     for kind in ("cpu", "mps"):
-        found, why = counted(kind)
+        found, why = read_counters(kind)
         assert found == {}
         assert why.startswith("this machine shows no energy counters")
     with pytest.raises(CourseError, match="kind 'gpu'"):
-        counted("gpu")
+        read_counters("gpu")
 
 
 def test_a_gpu_counts_where_its_driver_does(monkeypatch):
@@ -113,10 +116,10 @@ def test_a_gpu_counts_where_its_driver_does(monkeypatch):
         (Observed(joules=5.0, mig=True), "this GPU's driver counts no energy"),
     ):
         monkeypatch.setattr(device, "observe", lambda kind, seen=seen: seen)
-        assert counted("cuda") == ({}, why)
+        assert read_counters("cuda") == ({}, why)
     told = (Observed(joules=100.0 + 30 * turn) for turn in count())
     monkeypatch.setattr(device, "observe", lambda kind: next(told))
-    before, why = counted("cuda")
+    before, why = read_counters("cuda")
     assert why == ""
     assert joules_since(before, "cuda") == {"GPU": 30.0}
 
@@ -137,7 +140,7 @@ def clock(monkeypatch):
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_power_is_the_mean_that_was_counted_under_load(fake, clock, monkeypatch, kind):
     fake(clock, here=device.Machine(name="one", kind=kind), seen=Observed(power_w=7.0))
-    monkeypatch.setattr(record, "counted", lambda kind: ({"one": (120 * clock.now, 1e9)}, ""))
+    monkeypatch.setattr(record, "read_counters", lambda kind: ({"one": (120 * clock.now, 1e9)}, ""))
     monkeypatch.setattr(
         record,
         "joules_since",
@@ -152,7 +155,7 @@ def test_power_is_the_mean_that_was_counted_under_load(fake, clock, monkeypatch,
 
 def test_without_counters_no_power_is_made_up(fake, monkeypatch):
     fake(FakeArrays())
-    monkeypatch.setattr(record, "counted", lambda kind: ({}, "none"))
+    monkeypatch.setattr(record, "read_counters", lambda kind: ({}, "none"))
     assert bench.matmul(64, 64, 64, "fp32", "cpu", budget=10.0).power_w is None
 
 

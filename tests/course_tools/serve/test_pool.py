@@ -17,19 +17,21 @@ from course_tools.serve.memory import GIB, reserve, reserves
 from course_tools.serve.settings import engine, engines
 
 LLAMA = "llama-3-8b"  # Llama 3.1 8B has the same sizes
-R1 = json.dumps({
-    "model_type": "qwen2", "num_hidden_layers": 28, "hidden_size": 1_536,
-    "intermediate_size": 8_960, "num_attention_heads": 12, "num_key_value_heads": 2,
-    "vocab_size": 151_936, "max_position_embeddings": 131_072, "use_sliding_window": False,
-    "tie_word_embeddings": False,
-})  # fmt: skip
 FP8 = {"w": "fp8-block"}
-QWEN = json.dumps({
-    "model_type": "qwen2", "num_hidden_layers": 48, "hidden_size": 5_120,
-    "intermediate_size": 13_824, "num_attention_heads": 40, "num_key_value_heads": 8,
-    "vocab_size": 152_064, "max_position_embeddings": 32_768, "use_sliding_window": False,
-    "tie_word_embeddings": False,
-})  # fmt: skip
+
+
+def qwen2(layers, width, ffn, heads, kv, vocab, limit):
+    """A configuration of the kind, with the sizes in which two of them differ."""
+    return json.dumps({
+        "model_type": "qwen2", "num_hidden_layers": layers, "hidden_size": width,
+        "intermediate_size": ffn, "num_attention_heads": heads, "num_key_value_heads": kv,
+        "vocab_size": vocab, "max_position_embeddings": limit, "use_sliding_window": False,
+        "tie_word_embeddings": False,
+    })  # fmt: skip
+
+
+R1 = qwen2(28, 1_536, 8_960, 12, 2, 151_936, 131_072)
+QWEN = qwen2(48, 5_120, 13_824, 40, 8, 152_064, 32_768)
 # What an engine's log says of its cache: model, chip, engine, settings, GiB.
 FITTED = [
     # github.com/vllm-project/vllm issue 10517, on an RTX 3090
