@@ -278,12 +278,8 @@ def inspect(device: str = "cpu") -> Setup:
             faults.append(f"{said}: end what holds it, or {remedy}")
     if name:
         faults += _gpu_faults(gpu, name, found, others=len(gpu.pids) - own)
-    about |= {
-        "note": read_counters(device)[1],
-        "name": name,
-        "power_w": found.power if found else None,
-        "faults": tuple(faults),
-    }
+    about |= {"note": read_counters(device)[1], "name": name, "faults": tuple(faults)}
+    about["power_w"] = found.power if found else None
     return Setup(**msgspec.structs.asdict(gpu) | about)
 
 
