@@ -550,7 +550,7 @@ def _chip_of(said: str) -> str:
 def _model_of(said: str) -> str:
     """The key of a model as the hub writes it, which adds what its weights were tuned to."""
     bare = re.sub(r"[\s_]+", "-", said.lower().rpartition("/")[2]).removeprefix("meta-")
-    bare = re.sub(r"llama-?(\d)(?:\.[13](?=-(?:8|70|405)b))?", r"llama-\1", bare)
+    bare = re.sub(r"llama-?(\d)(?:\.1(?=-405b))?", r"llama-\1", bare)
     meant = [key for key in models() if bare == key or bare.startswith(key + "-")]
     return said if said in models() else max(meant, key=len, default=said)
 

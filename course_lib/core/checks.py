@@ -3,7 +3,8 @@ number is not positive, finite or whole, sizes do not broadcast, or a key or a f
 A function's `Raises` names only what it refuses besides.
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from numbers import Real
 from typing import Any, TypeAlias, TypeGuard
@@ -204,6 +205,23 @@ def nearest(key: Any, keys: Iterable[str]) -> str:
     if not near:
         near = [lowered[one] for one in get_close_matches(said.lower(), lowered, n=1, cutoff=0.4)]
     return near[0] if near else ""
+
+
+def spelled(key: Any, keys: Collection[str]) -> str | None:
+    """The key that is `key` but for capitals, spaces and hyphens, for a publisher before a slash,
+    and for the ending of a tuned model, which has the sizes of its base.
+
+    Examples
+    --------
+    >>> spelled("RTX 4090", ["rtx-4080", "rtx-4090"]), spelled("Qwen/Qwen3-8B", ["qwen3-8b"])
+    ('rtx-4090', 'qwen3-8b')
+    """
+    if not isinstance(key, str) or key in keys:
+        return key if isinstance(key, str) else None
+    bare = re.sub(r"^\w[\w.-]*/|([-_ ](instruct|chat|base|it|hf))+$", "", key.lower())
+    plain = {one: re.sub(r"[-_\s]", "", one.lower()) for one in (key, bare, *keys)}
+    alike = [one for one in keys if plain[one] in (plain[key], plain[bare])]
+    return alike[0] if len(alike) == 1 else None
 
 
 def known(name: str, key: Any, allowed: Iterable[str], more: str = "") -> str:

@@ -5,7 +5,7 @@ A file is read when it is first asked for. A folder named by the environment var
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import Estimate, Work, formulas
-from course_lib.core.checks import CourseError, count, known, nonnegative, shown, text, unfit
+from course_lib.core.checks import (
+    CourseError,
+    count,
+    known,
+    nonnegative,
+    shown,
+    spelled,
+    text,
+    unfit,
+)
 from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.configurations import ConvNet, Model, Transformer, check
 from course_lib.specs.provenance import DATA, as_record, load_toml
@@ -23,7 +32,7 @@ from course_lib.specs.provenance import DATA, as_record, load_toml
 # The environment variable that names a folder with more chips.
 FOLDER = "COURSE_CHIPS"
 _CHIPS = "chips() or course chips lists them; course new chip begins a file of your own"
-_MODELS = "models() or course models lists them"
+_MODELS = "models() or course models lists them; course predict reads any config.json by its path"
 
 
 def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, ...]:
@@ -99,9 +108,11 @@ def _of_file(path: Path) -> Accelerator:
 _read_chip = cache(Accelerator.from_toml)
 
 
-def _meant(what: str, key: str, keys: Iterable[str], more: str) -> str:
-    """The key itself, checked; where it begins several, these are named."""
-    meant = sorted(name for name in keys if name.startswith(f"{key}-")) if key not in keys else []
+def _meant(what: str, key: str, keys: Collection[str], more: str) -> str:
+    """The key however it is spelled; where it begins several, these are named."""
+    if found := spelled(key, keys):
+        return found
+    meant = sorted(name for name in keys if name.startswith(f"{key.lower()}-"))
     if len(meant) > 1:
         raise CourseError(f"{what} {key!r} is ambiguous: choose one of {', '.join(meant)}")
     return known(what, key, keys, more)
@@ -235,7 +246,9 @@ def model(key: str) -> Model:
 
 @cache
 def _read_model(key: str) -> Model:
-    name = f"{_meant('model', key, models(), _MODELS)}.toml"
+    if (found := _meant("model", key, models(), _MODELS)) != key:
+        return _read_model(found)
+    name = f"{found}.toml"
     return model_from(name, load_toml(DATA / "models" / name, dict[str, Any]))
 
 

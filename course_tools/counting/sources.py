@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from course_lib.core.checks import CourseError, known, shown, text, unfit
+from course_lib.core.checks import CourseError, known, shown, spelled, text, unfit
 from course_lib.specs import Model, Transformer, model, models
 from course_lib.specs.provenance import Figure, as_record
 from course_tools.counting.building import limit_of
@@ -110,10 +110,10 @@ def named(given: str, written: str | None = None) -> Named:
     text("given", given)
     if given == "-":
         return _configured("config", config_of(written or "", "standard input"))
-    if given in configurations():
-        return configured(given)
+    if key := spelled(given, configurations()):
+        return configured(key)
     path = Path(given)
-    path = path / "config.json" if path.is_dir() and given not in models() else path
+    path = path / "config.json" if path.is_dir() and not spelled(given, models()) else path
     if path.name.endswith(SUFFIXES):
         size, config = stored(path)
         if config is not None:
@@ -131,7 +131,8 @@ def named(given: str, written: str | None = None) -> Named:
         return _configured(name, config_of(content, given))
     if ":" in given and all(given.split(":", 1)):
         return Named(given, function=given)
-    return Named(given, model=model(given))
+    found = model(given)
+    return Named(found.key, model=found)
 
 
 def config_of(content: str, where: str) -> dict[str, Any]:

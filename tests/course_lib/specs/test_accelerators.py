@@ -495,8 +495,8 @@ def test_an_unknown_chip_suggests_the_nearest():
         match=r"unknown chip 'h10': did you mean 'h100-sxm'\? \(chips\(\) or course chips lists them; course new chip ",
     ):
         chip("h10")
-    with pytest.raises(CourseError, match="unknown chip 'H100-SXM': did you mean 'h100-sxm'"):
-        chip("H100-SXM")
+    with pytest.raises(CourseError, match="unknown chip 'H100-SMX': did you mean 'h100-sxm'"):
+        chip("H100-SMX")
     with pytest.raises(
         CourseError,
         match=r"unknown chip 'abacus': .*a100-sxm-80.* \(chips\(\) or course chips lists them; course new chip ",
@@ -576,8 +576,15 @@ def test_half_a_key_lists_what_it_may_mean():
         CourseError, match=r"chip 'h100' is ambiguous: choose one of h100-pcie, h100-sxm"
     ):
         chip("h100")
+    with pytest.raises(CourseError, match=r"chip 'H100' is ambiguous"):
+        chip("H100")
     with pytest.raises(CourseError, match=r"unknown chip 'h200': did you mean 'h200-sxm'"):
         chip("h200")
+
+
+@pytest.mark.parametrize("given", ["RTX 4090", "rtx4090", "RTX_4090", "Rtx-4090"])
+def test_a_chip_is_found_however_its_key_is_spelled(given):
+    assert chip(given) is chip("rtx-4090")
 
 
 def test_chips_of_a_vendor_and_of_a_year():

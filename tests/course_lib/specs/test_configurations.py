@@ -74,7 +74,7 @@ def test_resnet_50_has_its_famous_count():
 def test_an_unknown_model_suggests_the_nearest():
     with pytest.raises(
         CourseError,
-        match=r"unknown model 'lama-3-8b': did you mean 'llama-3-8b'\? \(models\(\) or course models lists them\)",
+        match=r"unknown model 'lama-3-8b': did you mean 'llama-3-8b'\? \(models\(\) or course models lists them; ",
     ):
         model("lama-3-8b")
     with pytest.raises(
@@ -115,3 +115,14 @@ def test_a_file_that_cannot_be_is_refused(change, parts):
         model_from("llama-3-8b.toml", raw)
     for part in ("llama-3-8b.toml", *parts):
         assert part in str(error.value)
+
+
+@pytest.mark.parametrize("given", ["Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct"])
+def test_a_model_is_found_as_its_publisher_spells_it(given):
+    assert model(given) is model("llama-3.1-8b")
+
+
+@pytest.mark.parametrize("given", ["./llama-3.1-8b", "llama-3.1-8", "a/b/llama-3.1-8b", "llama3"])
+def test_what_may_be_another_model_is_not_guessed(given):
+    with pytest.raises(CourseError, match=r"model '.*(llama-3|config\.json)"):
+        model(given)
