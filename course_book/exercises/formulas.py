@@ -203,11 +203,11 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
             places = [one.arg for one in arguments.args]
             known = dict(zip(places[::-1], usual[::-1], strict=False))
 
-            def function(*given: Any, **named: Any) -> Any:
+            def called(*given: Any, **named: Any) -> Any:
                 own = dict(zip(places, given, strict=False))
                 return _value(body, {**names, **known, **own, **named})
 
-            return function
+            return called
         case ast.ListComp(one, [each]) | ast.GeneratorExp(one, [each]):
             every = ({**names, **_bound(each.target, item)} for item in of(each.iter))
             kept = (own for own in every if all(_value(test, own) for test in each.ifs))
