@@ -1,8 +1,8 @@
-"""Exercises that recognise a mistake: the answer and each misconception are functions of figures
+"""Exercises that recognise a mistake: the answer and each misconception are formulas of figures
 from the spec tables.
 
-The functions stand in `course_book.exercises.bank`, one module a subject; in `data/exercises`,
-what their parameters may be, one file a chapter, and the texts, one a chapter and language.
+The formulas stand in `data/exercises` with what their parameters may be, one file a chapter, and
+the texts, one a chapter and language.
 `check` says what an answer is, and where it is wrong in a way that others were wrong before, what
 was probably done.
 

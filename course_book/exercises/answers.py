@@ -4,16 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from html import escape
-from importlib import import_module
 from math import isfinite
-from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
 from msgspec import convert
 
 from course_lib.core.checks import CourseError, nearest, shown
-from course_book.exercises.formulas import Formulas
 from course_book.exercises.problem import Exercise, Variant, Verdict
 from course_book.exercises.wording import CHAPTERS, asked_in, example, phrases, wrong_unit
 from course_book.text import UNITS, Shown, code, language, parse_number, plain, t
@@ -33,21 +30,17 @@ def all() -> tuple[Exercise, ...]:
 
 @cache
 def _bank() -> Mapping[str, Exercise]:
-    """What `data/exercises/<chapter>.toml` asks, with the function of that name that solves it."""
+    """What `data/exercises/<chapter>.toml` asks, with the formulas that solve it."""
+    from course_book.exercises.formulas import Formulas  # asks all physics, which takes long
+
     found: dict[str, Exercise] = {}
-    bank = import_module("course_book.exercises.bank")
-    solvers: dict[str, Any] = {}
-    for one in iter_modules(bank.__path__):
-        solvers |= vars(import_module(f"{bank.__name__}.{one.name}"))
     for chapter in CHAPTERS:
         for id_, asked in asked_in(chapter).items():
-            solve = convert(asked.solve, Formulas) if asked.solve else None
-            solve = solve or solvers.get(id_.replace("-", "_"))
-            if id_ in found or asked.unit not in UNITS or solve is None:
+            if id_ in found or asked.unit not in UNITS:
                 raise CourseError(
-                    f"exercise {id_!r} of {chapter}: its id must be new, its unit known, and a "
-                    f"function of its name in {bank.__name__}, or formulas"
+                    f"exercise {id_!r} of {chapter}: its id must be new, and its unit known"
                 )
+            solve = convert(asked.solve, Formulas)
             how = asked.tolerance, asked.whole, asked.few, asked.factor
             found[id_] = Exercise(id_, chapter, asked.unit, asked.drawn, solve, *how)
     return found

@@ -1,10 +1,9 @@
-"""An exercise: the answer and each misconception are functions of figures from the spec tables."""
+"""An exercise: the answer and each misconception follow from figures of the spec tables."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from inspect import signature
 from math import isfinite, prod
 from random import Random
 from types import MappingProxyType
@@ -87,16 +86,16 @@ class Solution(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exercise:
-    """A problem with one number for an answer: its function and what its chapter’s file says of it.
+    """A problem with one number for an answer, as its chapter’s file has it.
 
     Attributes
     ----------
     id, chapter : its name, and where it belongs: one of `CHAPTERS`.
     unit : of the answer, a key of `course_book.text.UNITS`.
     choices : what parameters may be; several that belong together share a key, ``"chip link"``. The
-        first of each is what the page shows. ``chip`` and ``other`` are keys of chips, and the
-        function gets the chips.
-    solve : gives the solution, from those parameters that it names.
+        first of each is what the page shows. ``chip`` and ``other`` are keys of chips, and what
+        solves it gets the chips.
+    solve : gives the solution, from the parameters.
     tolerance : how far from the answer, as a fraction of it, a number is still right.
     whole : whether the answer is a count that must be met exactly.
     few : whether the exercise is about a thing that cannot vary, so that it has fewer than
@@ -186,9 +185,7 @@ def _solve(one: Exercise, picks: Picks) -> tuple[Mapping[str, Any], Solution, tu
         several = names.split()
         given |= zip(several, value if len(several) > 1 else (value,), strict=True)
     given |= {name: chip(given[name]) for name in ("chip", "other") if name in given}
-    named = signature(one.solve).parameters
-    all_ = "given" in named  # formulas may ask for any
-    found = one.solve(**{name: value for name, value in given.items() if all_ or name in named})
+    found = one.solve(**given)
     return MappingProxyType(given), found, one.groups(found.wrong)
 
 

@@ -1,9 +1,12 @@
-"""What several chapters' exercises compute."""
+"""What the formulas of several exercises call."""
 
 from collections.abc import Callable
 from math import ceil, inf
 from typing import Any
 
+from course_lib import ops
+from course_lib.core import Work, critical_batch
+from course_lib.core.dtypes import itemsize
 from course_lib.specs import UNITS, Accelerator
 
 
@@ -37,3 +40,20 @@ def sparse_ridge(chip: Accelerator, dtype: str = "bf16") -> float | None:
     """The ridge point of whoever divides the sparse headline by the bandwidth, FLOP/byte."""
     peak = headline(chip, dtype)
     return peak / chip.bandwidth if peak else None
+
+
+def first_batch(
+    chip: Accelerator, w: str, compute: str = "bf16", share: float = 1.0
+) -> float | None:
+    """First whole batch whose 2B FLOP for each weight, at a part of the peak, hide reading it."""
+    return above(share * chip.ridge(compute) * itemsize(w) / 2)
+
+
+def layer_batch(chip: Accelerator, D: int, F: int, unwritten: int = 0, **formats: Any) -> Any:
+    """The batch from which a layer is compute-bound, some bytes of each result left out."""
+
+    def layer(batch: Any) -> Work:
+        full = ops.matmul(batch, D, F, **formats)
+        return Work(full.flops, full.bytes - unwritten * batch * F, full.dtype)
+
+    return critical_batch(layer, chip)

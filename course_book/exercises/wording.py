@@ -27,16 +27,16 @@ _TYPED |= {"J": "1.2e3", "Wh": "1.2e3", "kg": "240"}
 class AskedExercise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What stands of an exercise in the file of its chapter: as an `Exercise` has it, but choices
     may be words, and a word in capital letters one of the lists in `choices.toml`; a word behind a
-    hyphen is left out. Without a function of its name, `solve` has its formulas.
+    hyphen is left out. `solve` has its `Formulas`.
     """
 
     unit: str
     choices: dict[str, str | list[Any]]
+    solve: dict[str, Any]
     tolerance: float = 0.02
     whole: bool = False
     few: bool = False
     factor: float = 1.0
-    solve: dict[str, Any] | None = None
 
     @property
     def drawn(self) -> dict[str, Sequence[Any]]:

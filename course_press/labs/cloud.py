@@ -17,45 +17,14 @@ from course_lib.bench import record, results, rows
 from course_press.labs.run import LOCAL, amount, folder
 from course_press.source.errors import MissingError, choose
 
-# The GPUs that a lab may rent: the chip, and what SkyPilot calls it at each cloud. Nothing else is
-# asked of a cloud.
-GPUS = {
-    "A100-80GB": ("a100-sxm-80", {"runpod": "A100-80GB-SXM"}),
-    "A100": ("a100-sxm-40", {"lambda": "A100"}),
-    "H100": ("h100-sxm", {"runpod": "H100-SXM", "lambda": "H100", "vast": "H100"}),
-    "H100-PCIe": ("h100-pcie", {"runpod": "H100"}),
-    "H200": ("h200-sxm", {"runpod": "H200-SXM", "vast": "H200"}),
-    "B200": ("b200-sxm", {"runpod": "B200", "lambda": "B200", "vast": "B200"}),
-    "L4": ("l4", {"runpod": "L4", "vast": "L4"}),
-    "L40S": ("l40s", {"runpod": "L40S", "vast": "L40S"}),
-    "RTX4090": ("rtx-4090", {"runpod": "RTX4090", "vast": "RTX4090"}),
-}
-CLOUDS = {"runpod": "RunPod", "lambda": "Lambda", "vast": "vast.ai"}
+# The GPUs that a lab may rent, where, with which files of keys, and what goes there.
+_GIVEN: Mapping[str, Any] = specs.load_toml(Path(__file__).with_suffix(".toml"), dict)
+GPUS, CLOUDS, KEYS, UPLOADED = (_GIVEN[name] for name in ("gpus", "clouds", "keys", "uploaded"))
 # Minutes after which installing on the rented machine is ended.
 SETUP = 15
 # Minutes that setting up and copying take besides the measuring, at most: what is paid for and not
 # measured.
 OVERHEAD = 20
-# What SkyPilot copies to the rented machine, so that this can give itself back.
-KEYS = {
-    "runpod": "~/.runpod/config.toml",
-    "lambda": "~/.lambda_cloud/lambda_keys",
-    "vast": "~/.config/vastai/vast_api_key",
-}
-# What of the book the rented machine needs besides the lab; nothing else leaves this computer.
-UPLOADED = (
-    "pyproject.toml",
-    "constraints.txt",
-    "hashes.txt",
-    "README.md",
-    "LICENSE",
-    "LICENSE-text",
-    "course_lib",
-    "course_tools",
-    "course_book",
-    "course_press",
-    "labs/rented.sh",
-)
 
 
 class Plan(NamedTuple):

@@ -15,6 +15,7 @@ from course_lib import CourseError, chip
 from course_lib.specs import model
 from course_book import exercises, n
 from course_book.exercises import CHAPTERS, check, exercise, get, problem
+from course_book.exercises.formulas import evaluate
 from course_book.text import in_language, languages
 from course_book.text.parsing import UNITS, parse_number, readings
 from course_press.outputs.exercise import payload
@@ -432,6 +433,32 @@ def test_an_unknown_exercise_is_an_error_with_the_nearest_id():
         get("int8-p22")
 
 
+@given(
+    st.sampled_from(["+", "-", "*", "/", "//", "%", "<", "<=", "==", "!="]),
+    st.integers(1, 99),
+    st.integers(1, 99),
+)
+def test_a_formula_gives_what_python_would(sign, a, b):
+    names = {"a": a, "b": b}
+    for formula in (f"a {sign} b", f"-(a {sign} 3) if a < b < 50 else b", f"(a {sign} b) or b"):
+        assert evaluate(formula, names) == eval(formula, names)
+    inner = f"[x {sign} y for i, (x, y) in enumerate(((a, b), (b, a))) if i or x > y]"
+    assert evaluate(inner, {**names, "enumerate": enumerate}) == eval(inner, names)
+    assert evaluate(f"(lambda x, y=b: x {sign} y)(a)", names) == eval(f"a {sign} b", names)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "__import__('os')", "open('x')", "a.__class__", "a._private", "(b := a)", "a +", "import os",
+        "[x for x in a for y in a]", "f'{a}'", "a is b", "{*a}", "missing", "await a",
+    ],
+)  # fmt: skip
+def test_a_formula_is_nothing_but_a_formula(formula):
+    with pytest.raises(CourseError, match="cannot be evaluated"):
+        evaluate(formula, {"a": (1,), "b": 2})
+
+
 def test_an_exercise_without_a_variant_says_so():
     one = exercises.Exercise(
         "x", "rooflines", "", {"a": (1.0,)}, lambda a: problem.Solution(a, {"same": a})
@@ -607,10 +634,10 @@ def test_feedback_in_a_notebook():
     assert repr(found) == found.text
 
 
-def test_the_engine_does_not_load_the_bank_or_widgets_before_they_are_needed():
+def test_the_engine_does_not_load_formulas_or_widgets_before_they_are_needed():
     code = (
         "import course_book.exercises, sys; print([m for m in sys.modules if "
-        "'exercises.bank' in m or m == 'ipywidgets'])"
+        "'exercises.formulas' in m or m == 'ipywidgets'])"
     )
     assert (
         subprocess.run(

@@ -1,1 +1,0 @@
-"""Each chapter's exercises: parameters, answers, misconceptions; texts are in `data/exercises`."""
