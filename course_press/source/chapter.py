@@ -140,12 +140,12 @@ def read_chapter(root: Path, path: Path, lang: str) -> Chapter:
 
 def is_div_end(line: Line) -> bool:
     """Whether a line of prose closes a div."""
-    return bool(_DIV_END.match(line.text))
+    return ":::" in line.text and bool(_DIV_END.match(line.text))
 
 
 def div_opening(line: Line) -> str:
     """The class or attributes of the div that a line of prose opens, or nothing."""
-    opening = None if is_div_end(line) else _DIV.match(line.text)
+    opening = ":::" in line.text and not is_div_end(line) and _DIV.match(line.text)
     return opening[1] if opening else ""
 
 
