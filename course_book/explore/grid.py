@@ -168,10 +168,6 @@ class Grid:
         axis = self.chosen_axis(control)
         return axis.texts or [n(value) if axis.numeric else str(value) for value in axis.values]
 
-    def groups(self, control: str) -> Sequence[str]:
-        """The group of each value of a control, where its list has groups."""
-        return self.chosen_axis(control).groups
-
     def state(self, **chosen: Any) -> dict[str, int]:
         """Where each control stands: at its start, or at the value chosen."""
         for name in chosen:

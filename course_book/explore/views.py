@@ -136,8 +136,13 @@ class Endless(Explorer):
     def here(self, **chosen: Any) -> Self:
         """The explorer of this choice alone, with the line through it."""
         self.state(**chosen)
-        start = {name: axis.start for name, axis in self.controls.items()}
-        return self.at(start | chosen)[0]
+        start = {name: axis.start for name, axis in self.controls.items()} | chosen
+        held: dict[Any, Self] = vars(self).setdefault(
+            "_here", {}
+        )  # picture, table and data ask for the same
+        if (place := tuple(start.items())) not in held:
+            held[place] = self.at(start)[0]
+        return held[place]
 
     def shown(self, **chosen: Any) -> list[list[str]]:
         """The rows of the table beside the figure, as they are written, for a choice."""

@@ -4,6 +4,7 @@ import io
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from copy import copy
 from typing import Any
 
 import matplotlib as mpl
@@ -90,28 +91,27 @@ class Plot(Shown):
             self._labels.place(NARROW if narrow else WIDE)
             # Letters that are measured here are drawn by the page, in its own font.
             warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")
-            canvas = FigureCanvasSVG(self.figure)
-            canvas.print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
-        svg = buffer.getvalue()
-        return svg[svg.index("<svg") :]
+            FigureCanvasSVG(self.figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
+        return "<svg" + buffer.getvalue().partition("<svg")[2]
 
 
 @contextmanager
 def _ticks_once(figure: Figure) -> Iterator[None]:
-    """Find an axis's ticks anew only where it has another room: a drawing asks for them ten times,
-    and that was a quarter of what it took.
+    """Find an axis's ticks anew only where it has another room, and measure their labels only where
+    it stands elsewhere: a drawing asks for them ten times, and that was half of what it took.
     """
 
-    def remember(axis: Any) -> Callable[[], Any]:
-        find, held = axis._update_ticks, dict[Any, Any]()
+    def keep(axis: Any, name: str, by: Callable[[Any], Any]) -> None:
+        find, held = getattr(axis, name), dict[Any, Any]()
 
-        def update() -> Any:
-            if (room := axis.get_tick_space()) not in held:
+        def found(*given: Any) -> Any:
+            if (now := by(axis)) not in held:
                 held.clear()
-                held[room] = find()
-            return held[room]
+                held[now] = find(*given)
+            return held[now]
 
-        return update
+        setattr(axis, name, found)
+        undo.callback(vars(axis).pop, name)
 
     every: list[Any] = [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
     with ExitStack() as undo:
@@ -120,8 +120,12 @@ def _ticks_once(figure: Figure) -> Iterator[None]:
             if any(low <= at <= high for at in axis.get_majorticklocs()):
                 # Labels without letters would be measured, too.
                 axis.set_tick_params(which="minor", label1On=False)
-            axis._update_ticks = remember(axis)
-            undo.callback(vars(axis).pop, "_update_ticks")
+                # Minor ticks are many, and share what is not seen of them: all but a line.
+                for _ in range(len(axis.get_minorticklocs()) - len(axis.minorTicks)):
+                    axis.minorTicks.append(copy(axis.minorTicks[0]))
+                    axis.minorTicks[-1].tick1line = copy(axis.minorTicks[0].tick1line)
+            keep(axis, "_update_ticks", lambda one: one.get_tick_space())
+            keep(axis, "_get_ticklabel_bboxes", lambda one: one.axes.bbox.bounds)
         yield
 
 
@@ -156,9 +160,8 @@ def log_axes(x_label: str, y_label: str, *, even: bool = False) -> tuple[Figure,
 
 
 def _tick(value: float, _: int) -> str:
-    if value == 0 or 0.001 < value < 10_000:
-        return n(value)
-    return n(value, sci=True).removeprefix("1 × ")
+    sci = value != 0 and not 0.001 < value < 10_000
+    return n(value, sci=sci).removeprefix("1 × " if sci else "")
 
 
 def name_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> list[Name]:

@@ -156,14 +156,12 @@ class Labels:
             "handlelength": 0,
             "handletextpad": 0,
             "labelcolor": MUTED,
-            **_LEGEND,
-        }
-        place: dict[str, Any] = {
             "loc": "outside lower left",
             "ncols": columns,
             "prop": {"size": _LEAST},
+            **_LEGEND,
         }
-        self._drawn.append(self.figure.legend(handles=handles, **place, **look))
+        self._drawn.append(self.figure.legend(handles=handles, **look))
 
     @contextmanager
     def narrow(self) -> Iterator[None]:
@@ -211,7 +209,6 @@ def is_wide(letter: str) -> bool:
 def _width(text: str, size: float, weight: str = "normal") -> float:
     """Of a text in points, as matplotlib's own font has it: the page's are narrower."""
     prop = FontProperties(family="DejaVu Sans", weight=weight)
-    wide = sum(map(is_wide, text))
     latin = "".join(letter for letter in text if not is_wide(letter)).strip()
     width = TextPath((0, 0), latin, size=size, prop=prop).get_extents().width if latin else 0.0
-    return float(width) + wide * size
+    return float(width) + size * sum(map(is_wide, text))

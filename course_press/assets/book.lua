@@ -541,7 +541,7 @@ function Pandoc(doc)
   doc.meta["reading-minutes"], doc.meta["work-minutes"] = tostring(read), tostring(work)
   -- What only instructors read goes first: no term is explained where nobody sees it.
   local answers = doc.meta.answers
-  if course then answers = course.answers end
+  if course then answers = course.answers ~= false end -- the press says so where a page has some
   if not answers then
     doc.blocks = doc.blocks:walk { Div = function(div) return div.classes:includes("answer") and {} or nil end }
   end

@@ -14,16 +14,18 @@ local function spaced(text)
   return text
 end
 
-function Math(math)
-  math.text = spaced(math.text)
-  return math
-end
-
 local CLOSES = "^[%.,;:!?%)%]%%]+"
 
 -- What follows a formula without a space stays with it: a stop, a bracket, a particle, a suffix.
 function Inlines(inlines)
-  if not inlines:find_if(function(inline) return inline.t == "Math" end) then return nil end
+  local formulas = false
+  for i, inline in ipairs(inlines) do
+    if inline.t == "Math" then
+      inline.text, formulas = spaced(inline.text), true
+      inlines[i] = inline
+    end
+  end
+  if not formulas then return nil end
   local done, i = pandoc.List {}, 1
   while i <= #inlines do
     local inline, after = inlines[i], inlines[i + 1]

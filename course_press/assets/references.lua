@@ -98,14 +98,16 @@ local function is_bare(text)
   return text:match("^[%p%d]*%d$")
 end
 
+-- Only what has changed goes back to pandoc, which takes time.
 local function korean(inlines)
+  local changed = false
   for i, inline in ipairs(inlines) do
     local before = inlines[i - 1]
     if is_reference(inline) then
       local text = stringify(inline)
       for _, noun in ipairs { "절", "장" } do
         local number = text:match("^" .. noun .. "[%s\194\160]+([%d.]+)$")
-        if number then inline.content = { pandoc.Str(number .. noun) } end
+        if number then inline.content, inlines[i], changed = { pandoc.Str(number .. noun) }, inline, true end
       end
     elseif inline.t == "Str" then
       local text, last = inline.text, is_gap(inlines[i + 1]) or inlines[i + 1].t == "Note"
@@ -117,11 +119,10 @@ local function korean(inlines)
       elseif before and (is_reference(before) or HOLDS_NUMBER[before.t] and is_bare(stringify(before))) then
         said = agreeing(text, end_of(stringify(before)), last)
       end
-      if said then inline.text = said end
+      if said then inline.text, inlines[i], changed = said, inline, true end
     end
-    inlines[i] = inline
   end
-  return inlines
+  return changed and inlines or nil
 end
 
 function Pandoc(doc)

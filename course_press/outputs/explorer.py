@@ -177,7 +177,7 @@ def _control(explorer: Explorer, name: str) -> dict[str, Any]:
     """A native control with its label: a slider for numbers, a list for anything else."""
     texts, at, axis = explorer.texts(name), explorer.state()[name], explorer.axes[name]
     if not axis.numeric:
-        groups = explorer.groups(name) or [""] * len(texts)
+        groups = explorer.chosen_axis(name).groups or [""] * len(texts)
         grouped = groupby(zip(groups, enumerate(texts), strict=True), key=itemgetter(0))
         listed = [(group, [option for _, option in members]) for group, members in grouped]
         return {"label": axis.label, "at": at, "groups": listed}

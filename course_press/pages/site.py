@@ -369,11 +369,8 @@ def _parts(
         deck = slides.deck(book, page, renderer.body(page), results)
         return files | beside | deck_files(slides.url(page), deck, files)
 
-    def copied(path: str) -> Files:
-        return {path: (book.root / path).read_bytes()}
-
-    def drawn(path: str, draw: Callable[[], bytes]) -> Files:
-        return {path: draw()}
+    def alone(path: str, make: Callable[[], bytes]) -> Files:
+        return {path: make()}
 
     for page in pages:
         # The words are among what makes pages.
@@ -383,11 +380,12 @@ def _parts(
         notebook = about.notebook(page.chapter)
         for name in [*copies, *([notebook] if (book.root / notebook).is_file() else [])]:
             path = Path(os.path.normpath(name)).as_posix()
-            parts[path] = (Cache.key(_stamps(book.root, [path])), partial(copied, path))
+            key, read = Cache.key(_stamps(book.root, [path])), (book.root / path).read_bytes
+            parts[path] = key, partial(alone, path, read)
         if card := cards.get(page.chapter.path.stem):
             name, (made_of, draw) = about.card(page.chapter), card
             key = Cache.key(makers, version("pillow"), made_of)
-            parts[name] = key, partial(drawn, name, draw)
+            parts[name] = key, partial(alone, name, draw)
     if whole:
         found = [[keys[page.url], page.chapter.title, page.chapter.meta] for page in pages]
         parts["search.js"] = (

@@ -6,6 +6,7 @@ whoever started it.
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -179,6 +180,7 @@ def _serve(door: socket.socket) -> None:
     trace.start()
     for name in PRELOADED:
         importlib.import_module(name)
+    gc.freeze()  # what is imported stays: no kernel looks through it for garbage
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # leaves nothing of kernels that have ended
     pids = []
     while True:

@@ -140,12 +140,12 @@ def read_chapter(root: Path, path: Path, lang: str) -> Chapter:
 
 def is_div_end(line: Line) -> bool:
     """Whether a line of prose closes a div."""
-    return bool(_DIV_END.match(line.text))
+    return ":::" in line.text and bool(_DIV_END.match(line.text))
 
 
 def div_opening(line: Line) -> str:
     """The class or attributes of the div that a line of prose opens, or nothing."""
-    opening = None if is_div_end(line) else _DIV.match(line.text)
+    opening = None if ":::" not in line.text or is_div_end(line) else _DIV.match(line.text)
     return opening[1] if opening else ""
 
 
@@ -153,7 +153,7 @@ def _told_apart(lines: Iterable[Line]) -> Iterator[tuple[Line, bool]]:
     """Each line, and whether it is prose rather than of a fenced block of code."""
     fence, line = "", None
     for line in lines:
-        mark = _FENCE.match(line.text)
+        mark = _FENCE.match(line.text) if "```" in line.text or "~~~" in line.text else None
         yield line, not (fence or mark)
         if fence:
             fence = "" if mark and mark[2].startswith(fence) and not mark[3] else fence
