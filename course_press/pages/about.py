@@ -1,6 +1,6 @@
 """What a page says about itself: where to run it, what to read first, how to cite it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -40,6 +40,12 @@ def up(chapter: Chapter) -> str:
 def path() -> tuple[str, ...]:
     """The sections of the short path through the book, in its order."""
     return tuple(read_text(DATA / "path.csv").split()[1:])
+
+
+def further(chapter: Chapter, pages: Mapping[str, Chapter]) -> str | None:
+    """The section of the short path that comes next for who leaves a page, if one does."""
+    own = [i for i, id_ in enumerate(path(), 1) if pages.get(id_) is chapter]
+    return path()[own[-1]] if own and own[-1] < len(path()) else None
 
 
 def url(chapter: Chapter) -> str:

@@ -106,8 +106,7 @@ class Renderer:
         here = self.pages.index(page)
         by_path = {other.chapter.path: other for other in self.pages}
         path, on_path = about.path(), set(about.path())
-        own = [i for i, id_ in enumerate(path, 1) if self.labels.get(id_) is chapter]
-        further = path[own[-1]] if own and own[-1] < len(path) else None
+        further = about.further(chapter, self.labels)
 
         def linked(other: PrintedPage) -> dict[str, Any]:
             return {
