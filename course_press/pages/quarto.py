@@ -191,7 +191,7 @@ def _mark_path(page: Any, main: Any, chapter: Chapter, on: Mapping[str, Chapter]
         to, _, id_ = link.get("href").lstrip("./").partition("#")
         if to in pages or id_ in on:
             link.append(html.fragment_fromstring(str(macros.on_path(ui))))
-    if id_ := about.further(chapter, on):
+    if (id_ := about.further(chapter, on)) in on:
         href, title = about.up(chapter) + about.url(on[id_]), on[id_].title
         said = macros.further({"href": href, "anchor": id_, "title": title}, ui)
         main.append(html.fragment_fromstring(str(said).strip()))
@@ -219,7 +219,10 @@ def _drop_headings(page: Any, main: Any) -> None:
     for heading in main.xpath(f".//h1[not(ancestor::*[@id='{_TITLE}'])]"):
         for name in (heading.get("id"), heading.getparent().get("id")):
             for link in page.xpath("//*[@id='TOC']//a[@href=$to]", to=f"#{name}"):
-                link.drop_tree()
+                item = link.getparent()
+                for below in item.xpath("ul/li"):  # a list in a list is folded
+                    item.addprevious(below)
+                item.drop_tree()
         heading.drop_tree()
 
 
