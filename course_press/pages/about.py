@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import date
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -42,10 +43,13 @@ def path() -> tuple[str, ...]:
     return tuple(read_text(DATA / "path.csv").split()[1:])
 
 
-def further(chapter: Chapter, pages: Mapping[str, Chapter]) -> str | None:
-    """The section of the short path that comes next for who leaves a page, if one does."""
-    own = [i for i, id_ in enumerate(path(), 1) if pages.get(id_) is chapter]
-    return path()[own[-1]] if own and own[-1] < len(path()) else None
+def further(chapter: Chapter, pages: Mapping[str, Chapter]) -> dict[str, str] | None:
+    """Where the short path goes on for who leaves a page of it, by the pages of its sections."""
+    for here, id_ in reversed(list(pairwise(path()))):
+        to = pages.get(id_)
+        if pages.get(here) is chapter and to and to is not chapter:
+            return {"href": f"{up(chapter)}{url(to)}#{id_}", "title": to.title}
+    return None
 
 
 def url(chapter: Chapter) -> str:

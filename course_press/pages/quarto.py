@@ -54,8 +54,7 @@ def build(
     """Render the book with Quarto, one profile a language, in place of the old site."""
     quarto = executable()
     if not quarto:
-        said = "quarto is not on PATH: get it from quarto.org"
-        raise MissingError(f"{said}, with conda (environment.yml) or pip install -e '.[quarto]'")
+        raise MissingError(f"quarto is not on PATH: {GET}")
     embedded.check_out(out)
     book_in = cache(partial(read_book, root, answers=answers))  # each is read once
     every = embedded.every_language(root, langs, out)
@@ -191,10 +190,8 @@ def _mark_path(page: Any, main: Any, chapter: Chapter, on: Mapping[str, Chapter]
         to, _, id_ = link.get("href").lstrip("./").partition("#")
         if to in pages or id_ in on:
             link.append(html.fragment_fromstring(str(macros.on_path(ui))))
-    if (id_ := about.further(chapter, on)) in on:
-        href, title = about.up(chapter) + about.url(on[id_]), on[id_].title
-        said = macros.further({"href": href, "anchor": id_, "title": title}, ui)
-        main.append(html.fragment_fromstring(str(said).strip()))
+    said = str(macros.further(about.further(chapter, on), ui))
+    main.extend(html.fragments_fromstring(said.strip()))
 
 
 def _drop_unused(page: Any) -> None:
