@@ -36,7 +36,7 @@ PAGE = """<!DOCTYPE html>
 <html lang="{lang}"><head><meta charset="utf-8"><meta name="generator" content="quarto-1.7.34">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>{styles}
 <style>#quarto-content {{ display: grid; grid-template-columns: 1em minmax(0, 50em) 1em; }}
-#quarto-content > * {{ grid-column: 2; }} pre, code {{ white-space: pre; }}</style></head>
+#quarto-content > * {{ grid-column: 2; }} pre, li code {{ white-space: pre; }}</style></head>
 <body class="nav-sidebar floating quarto-light">
 <header id="quarto-header"></header>
 <div id="quarto-content" class="quarto-container page-columns page-rows-contents">
