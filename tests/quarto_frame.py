@@ -26,11 +26,17 @@ ROOT = Path(__file__).parent.parent
 LONG = "a_name_without_an_end_" * 9
 ADDRESS = f"https://example.org/{'long/' * 40}"
 CODE = f"```\n{'wide ' * 60}\n```"
+# What Quarto numbers, and what it neither breaks nor scrolls.
+WIDE = f"""<section id="sec-wide" class="level2" data-number="1.1"><p>{"words " * 60}</p>
+<p><span id="eq-wide"><math display="block"><mrow>{"<mi>x</mi><mo>+</mo>" * 60}</mrow></math></span></p>
+<ul><li><code>{"words " * 20}</code></li></ul>
+<figure class="quarto-float quarto-float-tbl figure"><div><table class="caption-top table">
+<tr>{"<td>incompressible</td>" * 9}</tr></table></div></figure></section>"""
 PAGE = """<!DOCTYPE html>
 <html lang="{lang}"><head><meta charset="utf-8"><meta name="generator" content="quarto-1.7.34">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>{styles}
 <style>#quarto-content {{ display: grid; grid-template-columns: 1em minmax(0, 50em) 1em; }}
-#quarto-content > * {{ grid-column: 2; }} pre {{ white-space: pre; }}</style></head>
+#quarto-content > * {{ grid-column: 2; }} pre, li code {{ white-space: pre; }}</style></head>
 <body class="nav-sidebar floating quarto-light">
 <header id="quarto-header"></header>
 <div id="quarto-content" class="quarto-container page-columns page-rows-contents">
@@ -143,7 +149,7 @@ def main():
             sorted({id_ for ids in cites.values() for id_ in ids}) if path == first else cites[path]
         )
         body = f"<p>{path} <code>{LONG}</code> <a href='{ADDRESS}'>{ADDRESS}</a></p>{CODE}"
-        body = body.replace("```\n", "<pre><code>", 1).replace("\n```", "</code></pre>")
+        body = body.replace("```\n", "<pre><code>", 1).replace("\n```", "</code></pre>") + WIDE
         if chapter.is_cover:
             body = f'<section id="welcome" class="level1"><h1>Welcome</h1>{body}</section>'
         for id_ in cites[path]:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pypandoc
@@ -15,8 +16,10 @@ import yaml
 from lxml import html
 
 from course_press.pages import about, quarto, site
+from course_press.pages.references import labels_written
 from course_press.source.assets import ASSETS
 from course_press.source.book import read_book
+from course_press.source.labels import label_facts
 
 ROOT = Path(__file__).parent.parent
 
@@ -120,6 +123,33 @@ def test_references_that_quarto_resolves_last_read_as_ours_do(tmp_path):
         "#fig-b",
         "#tbl-c",
     ]
+
+
+def test_contents_mark_the_short_path_which_goes_on_below_the_text(tmp_path):
+    """In chapters that are rendered alone: what Quarto puts in the cover's place leads on only."""
+    book, site = read_book(ROOT, "en"), tmp_path / "en"
+    addresses = [f"../../{about.url(chapter)}" for chapter in book.chapters]
+    contents = "".join(f'<a href="{to}">A page</a>' for to in addresses)
+    sections = "".join(f'<a href="#{id_}">A section</a>' for id_ in label_facts(book))
+    on, written = about.path(), labels_written(book)
+    at = {id_: f"../../{about.url(written[id_])}" for id_ in on}
+    (site / "chapters" / "en").mkdir(parents=True)
+    (site / "index.html").write_text("<meta http-equiv='refresh' content='0;URL=index.html'>")
+    for to in at.values():
+        (site / "chapters" / "en" / to).write_text(
+            f'<body><nav id="quarto-sidebar">{contents}</nav><nav id="TOC">{sections}</nav>'
+            "<main><p>x</p></main></body>",
+            encoding="utf-8",
+        )
+    quarto.add_facts(book, site, draw=False)
+    quarto.link_up(book, tmp_path, ["en"])
+    for id_, further in pairwise(on):
+        page = html.parse(str(site / "chapters" / "en" / at[id_])).getroot()
+        marked = page.xpath("//a[*[@class='on-path']]/@href")
+        assert set(marked) == {f"#{one}" for one in on} | set(at.values())
+        if at[further] != at[id_]:
+            to = f"{at[further]}#{further}"
+            assert page.xpath("//main/p[@class='further']/a/@href") == [to]
 
 
 def test_a_python_without_the_press_does_not_fail_a_render(tmp_path):

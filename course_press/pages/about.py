@@ -1,7 +1,8 @@
 """What a page says about itself: where to run it, what to read first, how to cite it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -40,6 +41,15 @@ def up(chapter: Chapter) -> str:
 def path() -> tuple[str, ...]:
     """The sections of the short path through the book, in its order."""
     return tuple(read_text(DATA / "path.csv").split()[1:])
+
+
+def further(chapter: Chapter, pages: Mapping[str, Chapter]) -> dict[str, str] | None:
+    """Where the short path goes on for who leaves a page of it, by the pages of its sections."""
+    for here, id_ in reversed(list(pairwise(path()))):
+        to = pages.get(id_)
+        if pages.get(here) is chapter and to and to is not chapter:
+            return {"href": f"{up(chapter)}{url(to)}#{id_}", "title": to.title}
+    return None
 
 
 def url(chapter: Chapter) -> str:

@@ -11,6 +11,7 @@ def main() -> None:
     """Complete the pages of the rendered profile; a Python that cannot says so."""
     sys.path[0] = str(ROOT)  # instead of this folder, whose modules are no packages of their own
     try:
+        from course_lib import CourseError
         from course_press.pages import quarto
         from course_press.pages.site import every_language
         from course_press.source.book import languages, read_book
@@ -24,9 +25,12 @@ def main() -> None:
     folder = Path(os.environ["QUARTO_PROJECT_OUTPUT_DIR"])
     # Who renders one page, or looks at it while writing, does not wait for pictures to share.
     whole = "QUARTO_PROJECT_RENDER_ALL" in os.environ
-    book = read_book(ROOT, lang)
-    quarto.add_facts(book, folder, draw=whole)
-    quarto.link_up(book, folder.parent, every_language(ROOT, [lang], folder.parent))
+    try:
+        book = read_book(ROOT, lang)
+        quarto.add_facts(book, folder, draw=whole)
+        quarto.link_up(book, folder.parent, every_language(ROOT, [lang], folder.parent))
+    except CourseError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

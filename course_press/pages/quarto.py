@@ -20,6 +20,7 @@ from course_press.check import parity
 from course_press.pages import about, share
 from course_press.pages import site as embedded
 from course_press.pages.pandoc import draw_pictures
+from course_press.pages.references import labels_written
 from course_press.source.assets import ASSETS, templates
 from course_press.source.book import Book, Say, read_book, silent
 from course_press.source.chapter import Chapter
@@ -53,8 +54,7 @@ def build(
     """Render the book with Quarto, one profile a language, in place of the old site."""
     quarto = executable()
     if not quarto:
-        said = "quarto is not on PATH: get it from quarto.org"
-        raise MissingError(f"{said}, with conda (environment.yml) or pip install -e '.[quarto]'")
+        raise MissingError(f"quarto is not on PATH: {GET}")
     embedded.check_out(out)
     book_in = cache(partial(read_book, root, answers=answers))  # each is read once
     every = embedded.every_language(root, langs, out)
@@ -85,7 +85,9 @@ def build(
 def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
     """Add to Quarto's pages in `folder` what ours say about themselves, where it is not yet."""
     macros, ui, labels = _macros(), words(book.lang), label_facts(book)
-    pages = list(_incomplete(book, folder))
+    written = labels_written(book)
+    on = {id_: written[id_] for id_ in about.path() if id_ in written}
+    pages = [one for one in _pages(book, folder) if not one[1].get(_COMPLETE)]
     if draw and pages and book.meta.get("site-url"):
         _draw_cards(book, {chapter.path.stem for chapter, _, _ in pages}, folder)
     for chapter, page, main in pages:
@@ -112,6 +114,7 @@ def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
             else:
                 title.addnext(new)
         main.extend(html.fragments_fromstring(str(macros.citation(facts["citation"], ui)).strip()))
+        _mark_path(page, main, chapter, on, ui)
         for path, text in embedded.page_files(about.url(chapter), _serialized(page)).items():
             (folder / path).write_text(text, encoding="utf-8")
     site, names = str(book.meta.get("site-url") or "").rstrip("/"), folder / "sitemap.xml"
@@ -123,12 +126,7 @@ def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
 def link_up(book: Book, site: Path, langs: Sequence[str]) -> None:
     """Let Quarto's pages lead to their twins, decks and notebooks, put beside; to nothing else."""
     macros, ui, folder = _macros(), words(book.lang), site / book.lang
-    for chapter in book.chapters:
-        file = folder / about.url(chapter)
-        if not file.is_file():
-            continue
-        page = _parsed(file)
-        main = page.find(".//main")
+    for chapter, page, main in _pages(book, folder):
         for old in [*page.xpath("/html/head/link[@hreflang]"), *page.find_class("beside")]:
             old.drop_tree()
         twins = about.languages(book, chapter, langs)
@@ -144,15 +142,16 @@ def link_up(book: Book, site: Path, langs: Sequence[str]) -> None:
         run = macros.run(links, ui, ["slides", "notebook", "colab"])
         beside = f'<div class="beside">{macros.languages(twins, ui)}<ul>{run}</ul></div>'
         main.insert(0, html.fragment_fromstring(beside))
-        swap_in(file, _serialized(page))
+        swap_in(folder / about.url(chapter), _serialized(page))
 
 
-def _incomplete(book: Book, folder: Path) -> Iterator[tuple[Chapter, Any, Any]]:
-    """Pages to which nothing has been added yet, each with its `<main>`."""
+def _pages(book: Book, folder: Path) -> Iterator[tuple[Chapter, Any, Any]]:
+    """The rendered pages, each with its `<main>`."""
     for chapter in book.chapters:
         file = folder / about.url(chapter)
         page = _parsed(file) if file.is_file() else None
-        if page is None or page.get(_COMPLETE):
+        # Whoever renders one chapter first gets a cover that only leads on.
+        if page is None or page.xpath("//meta[@http-equiv='refresh']"):
             continue
         main = page.find(".//main")
         if main is None:
@@ -184,6 +183,17 @@ def _tell_others(head: Any, said: str) -> None:
         head.append(new)
 
 
+def _mark_path(page: Any, main: Any, chapter: Chapter, on: Mapping[str, Chapter], ui: Any) -> None:
+    """Mark what is on the short path in both lists of contents, and say where it goes on."""
+    macros, pages = _macros(), {about.url(one) for one in on.values()}
+    for link in page.xpath("//*[@id='quarto-sidebar' or @id='TOC']//a[@href]"):
+        to, _, id_ = link.get("href").lstrip("./").partition("#")
+        if to in pages or id_ in on:
+            link.append(html.fragment_fromstring(str(macros.on_path(ui))))
+    said = str(macros.further(about.further(chapter, on), ui))
+    main.extend(html.fragments_fromstring(said.strip()))
+
+
 def _drop_unused(page: Any) -> None:
     """Take long scripts from pages without what needs them: Quarto puts them on each."""
     unused = sum((of for name, of in _ONLY.items() if not page.find_class(name)), ())
@@ -206,7 +216,10 @@ def _drop_headings(page: Any, main: Any) -> None:
     for heading in main.xpath(f".//h1[not(ancestor::*[@id='{_TITLE}'])]"):
         for name in (heading.get("id"), heading.getparent().get("id")):
             for link in page.xpath("//*[@id='TOC']//a[@href=$to]", to=f"#{name}"):
-                link.drop_tree()
+                item = link.getparent()
+                for below in item.xpath("ul/li"):  # a list in a list is folded
+                    item.addprevious(below)
+                item.drop_tree()
         heading.drop_tree()
 
 

@@ -106,8 +106,6 @@ class Renderer:
         here = self.pages.index(page)
         by_path = {other.chapter.path: other for other in self.pages}
         path, on_path = about.path(), set(about.path())
-        own = [i for i, id_ in enumerate(path, 1) if self.labels.get(id_) is chapter]
-        further = path[own[-1]] if own and own[-1] < len(path) else None
 
         def linked(other: PrintedPage) -> dict[str, Any]:
             return {
@@ -139,8 +137,7 @@ class Renderer:
                 "toc": _nested(page.data["toc"]),
                 "on_path": path,
                 "short": page.data.get("path"),
-                "further": further
-                and linked(by_path[self.labels[further].path]) | {"anchor": further},
+                "further": about.further(chapter, self.labels),
                 # Unnumbered pages are for looking things up, not for reading through.
                 "minutes": chapter.number and page.data["minutes"],
                 "work": chapter.number and page.data["work"],
