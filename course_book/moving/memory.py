@@ -16,7 +16,6 @@ from course_tools.train import TrainingMemory
 from course_book.moving.scene import GIVEN, Moving, Scene, Shape, both
 from course_book.text import n, t
 
-GIB = 2.0**30
 VIEWED = 1.85  # Of a chip's memory, how much a picture of it has room for
 # What a row can be called and told of: nothing yet, ZeRO's stages, ways to spread a model, a
 # smaller microbatch, and recomputation
@@ -160,7 +159,7 @@ def fill(chip: Accelerator, cases: Sequence[tuple[Transformer, int, str]]) -> Mo
     fastest = max(max(case.speeds) for case in steps)
     longest = max(max(case.times) for case in steps)
     scenes = {case.name: both(_tank, case, fastest, longest) for case in steps}
-    return Moving("fill", scenes, label=t("moving-fill-what"))
+    return Moving("fill", scenes, label=t("moving-fill-what"), still=4)
 
 
 class _Case:
@@ -196,19 +195,14 @@ class _Case:
         else:
             key = "more" if i else "first"
         return t(f"moving-fill-{key}").format(
-            over=_gib(over), left=_gib(-over), q=_gib(self.each),
+            over=n(over, "B"), left=n(-over, "B"), q=n(self.each, "B"),
             x=n(self.speeds[i] / self.speeds[0], "times"),
             y=n(self.times[i] / self.times[0], "times"),
         )  # fmt: skip
 
 
-def _gib(size: float) -> str:
-    unit, name = (2.0**20, "MiB") if size < GIB else (GIB, "GiB")
-    return f"{n(size / unit, digits=3)} {name}"
-
-
 def _tank(width: float, case: _Case, fastest: float, longest: float) -> Scene:
-    said = t("moving-fill-start").format(w=_gib(case.weights), c=_gib(case.capacity))
+    said = t("moving-fill-start").format(w=n(case.weights, "B"), c=n(case.capacity, "B"))
     scene = Scene(width, 330, said, 1.4)
     left, right, top, tall = 8.0, width - 8, 76.0, 84.0
     scale = (right - left) / (VIEWED * case.capacity)
@@ -219,14 +213,14 @@ def _tank(width: float, case: _Case, fastest: float, longest: float) -> Scene:
     beyond = scene.rect(brim, top, 0, tall, tone="alarm")
     weights = scene.rect(left, top, case.weights * scale, tall, tone="memory")
     cached = scene.rect(left + case.weights * scale, top, 0, tall, tone="cache")
-    tick = 20 * GIB
+    tick = 20e9
     names = [n(20 * i) for i in range(int(VIEWED * case.capacity / tick) + 1)]
     scene.ticks(left, low, tick * scale, names)
     edges = (
         scene.rect(left, top, case.capacity * scale, tall, tone="none", line="ink", thick=2.5),
         scene.line(brim, top - 10, brim, low + 8, line="ink", thick=2.5),
     )
-    scene.text(brim, top - 16, _gib(case.capacity), anchor="middle", bold=True)
+    scene.text(brim, top - 16, n(case.capacity, "B"), anchor="middle", bold=True)
     held = []
     for i, (name, tone) in enumerate((("weights", "memory"), ("kv-cache", "cache"))):
         x, half = left + (right - left) / 2 * i, (left + right) / 2
@@ -250,7 +244,7 @@ def _tank(width: float, case: _Case, fastest: float, longest: float) -> Scene:
         weights.to(width=inside * scale)
         cached.to(x=left + inside * scale, width=(end - inside) * scale)
         beyond.to(width=max(case.weights + kv - case.capacity, 0) * scale)
-        scene.write(held, (_gib(case.weights), _gib(kv)))
+        scene.write(held, (n(case.weights, "B"), n(kv, "B")))
         loud.to(text="" if fits else t("does-not-fit"))
         for edge in edges:
             edge.to(line="ink" if fits else "alarm")

@@ -306,9 +306,6 @@ def strips(
     with mpl.rc_context(STYLE):
         figure, axes = log_axes(x_label, "")
         low, high = float(every.min()) / 1.25, float(every.max()) * 1.25
-        steps = (1, 2, 5) if high < 150 * low else (1,)
-        decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-        axes.set_xticks([step * 10.0**power for power in decades for step in steps])
         axes.set_yscale("linear")
         axes.set(xlim=(low, high), ylim=(len(values) - 0.6, -0.8), yticks=[])
         kinds = [label.partition(",")[0] for label in values]

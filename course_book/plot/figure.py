@@ -14,11 +14,11 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.scale import LogScale, LogTransform
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from course_lib.specs import load_toml
 from course_book.files import DATA
-from course_book.plot.labels import MUTED, NARROW, WIDE, Labels, Name, is_wide
+from course_book.plot.labels import MUTED, NARROW, WIDE, Decades, Labels, Name, is_wide
 from course_book.text import Shown, n
 
 INK, GRID = "#1f2430", "#d9dde3"
@@ -149,7 +149,7 @@ def log_axes(x_label: str, y_label: str, *, even: bool = False) -> tuple[Figure,
     axes = figure.add_subplot()
     axes.set(xscale=_Log(axes.xaxis), yscale=_Log(axes.yaxis), xlabel=x_label, ylabel=y_label)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(numticks=12))
+        axis.set_major_locator(Decades(numticks=12))
         axis.set_minor_formatter(NullFormatter())
         axis.set_major_formatter(FuncFormatter(_tick))
     if even:

@@ -43,6 +43,14 @@ class Name(NamedTuple):
 _LEGEND: dict[str, Any] = {"frameon": False, "columnspacing": 1, "labelspacing": 0.3}
 
 
+class Decades(LogLocator):
+    """Ticks at powers of ten, and between them where less than two decades are in view."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        self.set_params(subs=(1, 2, 5) if vmax < 50 * vmin else (1,))
+        return super().tick_values(vmin, vmax)
+
+
 class Labels:
     """The names in a figure: of lines and kinds of points, of upright lines, and of single dots."""
 
@@ -173,7 +181,7 @@ class Labels:
             for axis in (axes.xaxis, axes.yaxis):
                 if isinstance(locator := axis.get_major_locator(), LogLocator):
                     undo.callback(axis.set_major_locator, locator)
-                    axis.set_major_locator(LogLocator(numticks=6))
+                    axis.set_major_locator(Decades(numticks=6))
             for text in axes.texts:
                 undo.callback(text.set_fontsize, text.get_fontsize())
                 text.set_fontsize(max(_LEAST, text.get_fontsize()))

@@ -6,7 +6,6 @@ from course_lib import CourseError, chip, llm, model, ridge
 from course_book import moving, n, t
 
 H100 = chip("h100-sxm")
-GIB = 2.0**30
 
 
 @pytest.mark.parametrize("key", ["h100-sxm", "h200-sxm", "b200-sxm"])
@@ -84,7 +83,7 @@ def test_the_memory_holds_what_the_library_says_until_it_does_not_fit(case, size
         batches.append(batch)
     assert most + 1 in batches
     assert not most or most in batches
-    assert f"{n(most * llm.fits(network, H100, 1, context, w=w).memory.kv / GIB, digits=3)}" in str(
+    assert n(most * llm.fits(network, H100, 1, context, w=w).memory.kv, "B") in str(
         [one.tracks["text"] for one in scene.shapes if one.tag == "text"]
     )
 
