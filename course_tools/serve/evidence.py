@@ -82,7 +82,10 @@ def errors(*, calibrated: bool = True) -> Mapping[str, float]:
 # Llama-3.1 has the sizes of Llama 3, and a longer context; R1 those of V3. Qwen3-32B is a Llama
 # whose queries and keys are normed: its config.json.
 _CONTEXT = 131072
-_QWEN: Mapping[str, Any] = load_toml(DATA / "evidence.toml", dict)["qwen3-32b"]
+_KNOWN = load_toml(DATA / "evidence.toml", dict)
+_QWEN: Mapping[str, Any] = _KNOWN["qwen3-32b"]
+# How InferenceMAX launched engines, by engine and model, chip and format, or groups of chips.
+_LAUNCHED: Mapping[str, Mapping[str, Any]] = _KNOWN["launched"]
 _FORMATS = {"fp8": ("fp8", "fp8"), "fp8_block": ("fp8", "fp8"), "nvfp4": ("nvfp4", "fp4")}
 # Whose first tokens come all together, again and again: lengths that were all the same. Others
 # draw them from four fifths of the length upward, as InferenceMAX does.
@@ -121,10 +124,23 @@ class MeasuredService(NamedTuple):
             "data_parallel_size": self.dp,
             "enable_expert_parallel": self.ep > 1,
         }
-        how = engine(self.engine, **layout, **settings)
+        how = engine(self.engine, **layout, **self.launched, **settings)
         link = "nvlink" if max(self.tp, self.ep) > 1 else None
         of = _transformer(self.model)
         return service(of, self.chip, engine_of=how, link=link, w=w, compute=compute, kv=kv)
+
+    @property
+    def launched(self) -> Mapping[str, Any]:
+        """The settings with which it was launched, as far as they are published."""
+        of = f"{self.engine} {self.model.partition('-')[0]}"
+        names = (f"{of} {self.chip} {self.dtype}", of if self.dp == 1 else f"{of} dp")
+        found = {key: value for name in names for key, value in _LAUNCHED.get(name, {}).items()}
+        # SGLang looks more often where users are few; TensorRT-LLM waits for short chats alone.
+        if self.engine == "sglang" and self.users < 16 and "hold" in found:
+            found["hold"] //= 3
+        if self.engine == "trtllm" and self.dp == 1 and (self.prompt != self.output or self.tp > 4):
+            found.pop("hold", None)
+        return found
 
     @property
     def requests(self) -> Requests:
