@@ -17,8 +17,8 @@ from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, chip
 from course_tools.calibrate import evidence
 from course_tools.calibrate.attention import AttentionConstants, attention_seconds
-from course_tools.calibrate.constants import ENGINES as ENGINES_FILE
 from course_tools.calibrate.constants import (
+    CALLS,
     FOLDER,
     LENT,
     OF_LINKS,
@@ -28,9 +28,10 @@ from course_tools.calibrate.constants import (
     cooling,
     to_toml,
 )
+from course_tools.calibrate.constants import ENGINES as ENGINES_FILE
 from course_tools.calibrate.kernels import Constants, EngineConstants, Kernel, quantizing, seconds
 from course_tools.calibrate.links import AT_ONCE, LARGE_MESSAGE, InSwitch, LinkConstants, Range
-from course_tools.calibrate.mixtures import MixtureConstants, mixture_seconds
+from course_tools.calibrate.mixtures import MixtureConstants, lent_link, mixture_seconds
 from course_tools.calibrate.own import least_absolute
 from course_tools.calibrate.prediction import mean_error, predict
 from course_tools.calibrate.timing import COMPUTE, MEMORY
@@ -319,10 +320,12 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
 
 
 # What a format has of its own beside bf16's constants: a fraction of the peak, and where blocks are
-# scaled how well that hides.
+# scaled how well that hides. Of fp8 in blocks the fraction is that of fp8: where the matrix unit
+# does not scale, one multiplication and addition scales the sum of so many.
+BLOCK = 128
 OWN = {
     "fp8": {"compute": 0.7},
-    "fp8-block": {"compute": 0.7, "overlap": 2.0},
+    "fp8-block": {"overlap": 2.0},
     "nvfp4": {"compute": 0.5, "overlap": 2.0, "bandwidth": 0.7},
 }
 BOTH = ("fp8", "fp8-block")  # narrow formats that both collected chips have
@@ -343,8 +346,10 @@ def _alone(key: str, like: Constants) -> tuple[dict[str, Constants], dict[str, A
     found = {"bf16": wide}
     for dtype in evidence.NARROW:
         if (some := evidence.cold(key, dtype)).seconds.size:
-            fitted = _fit_products(evidence.halved(some)[0], on, wide, dtype, OWN[dtype], BEFORE)
-            found[dtype], before[dtype] = fitted
+            half, given = evidence.halved(some)[0], wide
+            if dtype == "fp8-block":
+                given = structs.replace(found["fp8"], scales=1 / BLOCK)
+            found[dtype], before[dtype] = _fit_products(half, on, given, dtype, OWN[dtype], BEFORE)
     return found, before
 
 
@@ -460,12 +465,12 @@ def _others(like: CalibrationFile) -> dict[str, CalibrationFile]:
     more doubt as what is lent.
     """
     rates = [float(row["gbps"]) * 1e9 for row in table("stream_tpu_v7")]
-    copies = {"tpu-v7": max(rates) / chip("tpu-v7").bandwidth}
+    copies, calls = {"tpu-v7": max(rates) / chip("tpu-v7").bandwidth}, like.lent[CALLS]
     links = {
         name: structs.replace(
             link,
-            range=Range(*link.range.factors(like.lent["links"])),
-            small=Range(*link.small.factors(like.lent["small"])),
+            range=Range(*link.range.factors(float(np.hypot(like.lent["links"], calls)))),
+            small=Range(*link.small.factors(float(np.hypot(like.lent["small"], calls)))),
         )
         for name, link in like.links.items()
     }
@@ -506,8 +511,10 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
     attention and messages.
     """
     found: dict[str, list[tuple[NDArray[Any], Range]]] = {name: [] for name in LENT[1:]}
+    calls = [files[key].links[AT_ONCE].latency for key in evidence.COLLECTED]
     for key, other in (evidence.COLLECTED, evidence.COLLECTED[::-1]):
-        lender = files[other]
+        lender, ours = files[other], files[key].links
+        rate, rated = (chip(one).links["nvlink"].total_per_direction for one in (key, other))
         for kind, parts in evidence.PHASES.items():
             c = lender.attention[kind]
             for bound, taken in (evidence.attentions(key, *part) for part in parts):
@@ -515,14 +522,16 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
                 found[kind].append((taken / expected, c.range))
         sent = {name: [some] for name, some in evidence.engine_messages(key).items()}
         for name, some in {"nvlink": evidence.nccl(key), **sent}.items():
-            link, (large, small) = lender.links[name], OF_LINKS.get(name, ("links", "small"))
+            link = lent_link(name, lender.links, ours, rate / rated)
+            large, small = OF_LINKS.get(name, ("links", "small"))
             ratios, is_large = _ratios(link, some)
             found[large].append((ratios[is_large], link.range))
             found[small].append((ratios[~is_large], link.small))
         if of_experts := lender.mixtures:
             every = _mixture_ratios(key, of_experts)
             found["mixtures"] += [(ratios, of_experts.range) for ratios, _ in every]
-    return {name: _doubt(some) for name, some in found.items()}
+    apart = abs(float(np.log(calls[0] / calls[1])))
+    return {name: _doubt(some) for name, some in found.items()} | {CALLS: apart}
 
 
 def _doubt(some: Iterable[tuple[NDArray[Any], Range]]) -> float:

@@ -15,13 +15,14 @@ from course_tools.calibrate.attention import AttentionConstants
 from course_tools.calibrate.errors import FILE
 from course_tools.calibrate.kernels import Constants, EngineConstants
 from course_tools.calibrate.links import AT_ONCE, LinkConstants, Range
-from course_tools.calibrate.mixtures import MESSAGES, MixtureConstants
+from course_tools.calibrate.mixtures import MESSAGES, MixtureConstants, lent_link
 from course_tools.files import DATA
 
 FOLDER = DATA / "calibration"
 NEAREST, ENGINES = "nearest.toml", "engines.toml"
 _OTHERS = (NEAREST, ENGINES, FILE.name)  # files that are no chip's
 LENT = ("narrow", "prompt", "decode", "latent", "links", "small", "mixtures", "messages", "reduces")
+CALLS = "calls"  # what lent links are in doubt besides, where nobody timed their generation
 # By the name of links' constants, which of these large and small messages take, if not the usual.
 OF_LINKS = dict.fromkeys(MESSAGES, ("messages", "messages")) | {AT_ONCE: ("reduces", "reduces")}
 TYPICAL = "typical"  # the engine whose constants are fitted to all of them together
@@ -51,7 +52,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     chips: float = 0.0
     # How much wider a range is where constants stand for another chip's, as a logarithm: beside
     # that, of ``"narrow"`` products, attention by its phase, ``"links"`` and their ``"small"``
-    # messages, ``"mixtures"`` and their ``"messages"``, and engines' own ``"reduces"``.
+    # messages, ``"mixtures"`` and their ``"messages"``, and engines' own ``"reduces"``; and by
+    # ``"calls"`` where nobody timed links of the generation.
     lent: dict[str, float] = {}
     source: str  # what it was fitted to, or whose it is
 
@@ -155,9 +157,12 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
     doubts = {name: found.lent.get(name, 0.0) for name in LENT}
 
     def wider(range_: Range, name: str) -> Range:
-        return Range(*range_.factors(doubts[name]))
+        of_links = name in ("links", "small", "messages", "reduces")
+        return Range(*range_.factors(math.hypot(doubts[name], apart if of_links else 0.0)))
 
     replace = msgspec.structs.replace
+    theirs, rate = _timed_links(found, of, to)
+    apart = 0.0 if theirs else found.lent.get(CALLS, 0.0)
     return replace(
         found,
         constants=replace(
@@ -165,7 +170,8 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
         ),
         links={
             name: replace(link, range=wider(link.range, large), small=wider(link.small, small))
-            for name, link in found.links.items()
+            for name, one in found.links.items()
+            for link in [lent_link(name, found.links, theirs, rate) if name in theirs else one]
             for large, small in [OF_LINKS.get(name, ("links", "small"))]
         },
         mixtures=found.mixtures
@@ -176,6 +182,23 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
         },
         log_sigma=math.hypot(found.log_sigma, doubts["narrow"] if found.narrow else 0.0),
     )
+
+
+def _timed_links(
+    found: Calibration, of: Accelerator, to: Accelerator
+) -> tuple[dict[str, LinkConstants], float]:
+    """The links' constants of whichever chip has links of another's generation, without those
+    beyond them, and how many times as fast they are; none where nobody timed such links.
+    """
+    if AT_ONCE not in found.links or not {"nvlink"} <= to.links.keys() & of.links.keys():
+        return {}, 1.0
+    name, rate = to.links["nvlink"].name, of.links["nvlink"].total_per_direction
+    for key in (of.key, *calibrations()):
+        links = found.links if key == of.key else _read(key).links
+        if AT_ONCE in links and chip_of(key).links["nvlink"].name == name:
+            kept = {one: links[one] for one in ("nvlink", *OF_LINKS)}
+            return kept, to.links["nvlink"].total_per_direction / rate
+    return {}, 1.0
 
 
 def nearest(chip: Accelerator) -> tuple[str, str]:

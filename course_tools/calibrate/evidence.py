@@ -22,7 +22,7 @@ from course_lib.workloads import llm
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, calibrations, lend
 from course_tools.calibrate.errors import ELSEWHERE, FIT, LENT, TEST, FamilyErrors
 from course_tools.calibrate.links import AT_ONCE, LARGE_MESSAGE, message_factors
-from course_tools.calibrate.mixtures import FULL, MESSAGES, SENDERS
+from course_tools.calibrate.mixtures import FULL, MESSAGES, SENDERS, SENT
 from course_tools.calibrate.prediction import Prediction, collective, family_of, predict
 from course_tools.files import DATA
 from course_tools.measured import published
@@ -203,10 +203,11 @@ def engine_messages(key: str) -> dict[str, "Messages"]:
         pairs = zip(experts.astype(int).tolist(), active.astype(int).tolist(), strict=True)
         met = np.array([1 - math.comb(7 * e // 8, a) / math.comb(e, a) for e, a in pairs])
         size = 8 * tokens * width * met * (1 + 4 / 128 if there else 2)
-        slower = (FULL / experts if there else 1.0) if few else SENDERS / units
+        slower = np.maximum(FULL / experts if there else 1.0, 1.0)
+        if not few:
+            slower = np.maximum(SENDERS / units, SENT / link.total_per_direction)
         bound = np.asarray(bound_of("all-to-all", size, link, 8, "switched"))
-        bound = bound * np.maximum(slower, 1.0)
-        found[name] = Messages(size, np.full(size.size, 8), us / 1e6, bound, "all-to-all")
+        found[name] = Messages(size, np.full(size.size, 8), us / 1e6, bound * slower, "all-to-all")
     return found
 
 
