@@ -346,9 +346,8 @@ def _alone(key: str, like: Constants) -> tuple[dict[str, Constants], dict[str, A
     found = {"bf16": wide}
     for dtype in evidence.NARROW:
         if (some := evidence.cold(key, dtype)).seconds.size:
-            half, given = evidence.halved(some)[0], wide
-            if dtype == "fp8-block":
-                given = structs.replace(found["fp8"], scales=1 / BLOCK)
+            given = structs.replace(found.get("fp8", wide), scales=1 / BLOCK)
+            given, half = given if dtype == "fp8-block" else wide, evidence.halved(some)[0]
             found[dtype], before[dtype] = _fit_products(half, on, given, dtype, OWN[dtype], BEFORE)
     return found, before
 
@@ -514,7 +513,7 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
     calls = [files[key].links[AT_ONCE].latency for key in evidence.COLLECTED]
     for key, other in (evidence.COLLECTED, evidence.COLLECTED[::-1]):
         lender, ours = files[other], files[key].links
-        rate, rated = (chip(one).links["nvlink"].total_per_direction for one in (key, other))
+        rates = [chip(one).links["nvlink"].total_per_direction for one in (key, other)]
         for kind, parts in evidence.PHASES.items():
             c = lender.attention[kind]
             for bound, taken in (evidence.attentions(key, *part) for part in parts):
@@ -522,7 +521,7 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
                 found[kind].append((taken / expected, c.range))
         sent = {name: [some] for name, some in evidence.engine_messages(key).items()}
         for name, some in {"nvlink": evidence.nccl(key), **sent}.items():
-            link = lent_link(name, lender.links, ours, rate / rated)
+            link = lent_link(name, lender.links, ours, *rates)
             large, small = OF_LINKS.get(name, ("links", "small"))
             ratios, is_large = _ratios(link, some)
             found[large].append((ratios[is_large], link.range))
@@ -530,8 +529,8 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
         if of_experts := lender.mixtures:
             every = _mixture_ratios(key, of_experts)
             found["mixtures"] += [(ratios, of_experts.range) for ratios, _ in every]
-    apart = abs(float(np.log(calls[0] / calls[1])))
-    return {name: _doubt(some) for name, some in found.items()} | {CALLS: apart}
+    doubts = {name: _doubt(some) for name, some in found.items()}
+    return {**doubts, CALLS: abs(float(np.log(calls[0] / calls[1])))}
 
 
 def _doubt(some: Iterable[tuple[NDArray[Any], Range]]) -> float:

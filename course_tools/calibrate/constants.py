@@ -21,8 +21,8 @@ from course_tools.files import DATA
 FOLDER = DATA / "calibration"
 NEAREST, ENGINES = "nearest.toml", "engines.toml"
 _OTHERS = (NEAREST, ENGINES, FILE.name)  # files that are no chip's
-LENT = ("narrow", "prompt", "decode", "latent", "links", "small", "mixtures", "messages", "reduces")
-CALLS = "calls"  # what lent links are in doubt besides, where nobody timed their generation
+LENT = ("narrow", "prompt", "decode", "latent", "mixtures", "links", "small", "messages", "reduces")
+CALLS = "calls"  # what the last four are in doubt besides, where nobody timed the links' generation
 # By the name of links' constants, which of these large and small messages take, if not the usual.
 OF_LINKS = dict.fromkeys(MESSAGES, ("messages", "messages")) | {AT_ONCE: ("reduces", "reduces")}
 TYPICAL = "typical"  # the engine whose constants are fitted to all of them together
@@ -154,15 +154,15 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
     """A chip's constants as they stand for another's of its kind: the peak as power allows, and all
     that differs more between chips in so much more doubt.
     """
-    doubts = {name: found.lent.get(name, 0.0) for name in LENT}
+    doubts, theirs = {name: found.lent.get(name, 0.0) for name in LENT}, _timed_links(found, of, to)
+    for name in () if theirs else LENT[5:]:
+        doubts[name] = math.hypot(doubts[name], found.lent.get(CALLS, 0.0))
+    rates = [one.links["nvlink"].total_per_direction for one in (to, of) if theirs]
 
     def wider(range_: Range, name: str) -> Range:
-        of_links = name in ("links", "small", "messages", "reduces")
-        return Range(*range_.factors(math.hypot(doubts[name], apart if of_links else 0.0)))
+        return Range(*range_.factors(doubts[name]))
 
     replace = msgspec.structs.replace
-    theirs, rate = _timed_links(found, of, to)
-    apart = 0.0 if theirs else found.lent.get(CALLS, 0.0)
     return replace(
         found,
         constants=replace(
@@ -171,7 +171,7 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
         links={
             name: replace(link, range=wider(link.range, large), small=wider(link.small, small))
             for name, one in found.links.items()
-            for link in [lent_link(name, found.links, theirs, rate) if name in theirs else one]
+            for link in [lent_link(name, found.links, theirs, *rates) if name in theirs else one]
             for large, small in [OF_LINKS.get(name, ("links", "small"))]
         },
         mixtures=found.mixtures
@@ -184,21 +184,16 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
     )
 
 
-def _timed_links(
-    found: Calibration, of: Accelerator, to: Accelerator
-) -> tuple[dict[str, LinkConstants], float]:
-    """The links' constants of whichever chip has links of another's generation, without those
-    beyond them, and how many times as fast they are; none where nobody timed such links.
+def _timed_links(found: Calibration, of: Accelerator, to: Accelerator) -> dict[str, LinkConstants]:
+    """The links' constants of a chip with another's generation of links; none where nobody timed
+    such links.
     """
-    if AT_ONCE not in found.links or not {"nvlink"} <= to.links.keys() & of.links.keys():
-        return {}, 1.0
-    name, rate = to.links["nvlink"].name, of.links["nvlink"].total_per_direction
-    for key in (of.key, *calibrations()):
-        links = found.links if key == of.key else _read(key).links
-        if AT_ONCE in links and chip_of(key).links["nvlink"].name == name:
-            kept = {one: links[one] for one in ("nvlink", *OF_LINKS)}
-            return kept, to.links["nvlink"].total_per_direction / rate
-    return {}, 1.0
+    if AT_ONCE in found.links and "nvlink" in to.links and "nvlink" in of.links:
+        for key in (of.key, *calibrations()):
+            links = found.links if key == of.key else _read(key).links
+            if AT_ONCE in links and chip_of(key).links["nvlink"].name == to.links["nvlink"].name:
+                return {name: links[name] for name in ("nvlink", *OF_LINKS)}
+    return {}
 
 
 def nearest(chip: Accelerator) -> tuple[str, str]:

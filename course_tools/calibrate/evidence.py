@@ -490,8 +490,10 @@ def before(dtype: str) -> str:
 def _lent(on: Accelerator, like: str, dtype: str, engine: str = TYPICAL) -> Calibration:
     """Another chip's constants, as a chip of the same collector is lent them."""
     found = calibration(like, dtype, engine)
-    # As the files of chips say that a collected one lends, and the reference to any other.
-    apart = found.chips if like == REFERENCE else calibration("h200-sxm").log_sigma
+    # As the files of chips say that a collected one lends, in the same laboratory, and the
+    # reference to any other.
+    alike = calibration("h200-sxm").log_sigma ** 2 - found.log_sigma**2
+    apart = found.chips if like == REFERENCE else math.sqrt(alike)
     return lend(msgspec.structs.replace(found, log_sigma=apart), chip(like), on)
 
 

@@ -5,14 +5,13 @@ The functions keep to what `course_press.outputs.translate` can say in JavaScrip
 step's time by them.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from course_tools.calibrate.kernels import count_of, overlapped, product
-from course_tools.calibrate.links import AT_ONCE, LinkConstants, Range, exchange_seconds
+from course_tools.calibrate.links import AT_ONCE, Range, exchange_seconds
 
 # Least and most rows that a tile has, by powers of two, and its columns.
 LEAST_ROWS, MOST_ROWS, COLUMNS = 8, 256, 128
@@ -78,17 +77,14 @@ def message_seconds(links: Any, carrier: str, bound: Any, message: Any) -> Any:
     return np.minimum(many, few) / 2
 
 
-def lent_link(
-    name: str, ours: Mapping[str, LinkConstants], theirs: Mapping[str, LinkConstants], rate: float
-) -> LinkConstants:
-    """A chip's links' constants as they stand for another generation of links, `rate` times as
-    fast: a call costs so much more as `theirs` of the other kind of kernels show, the library's of
-    engines' and engines' of the library's.
+def lent_link(name: str, ours: Any, theirs: Any, rate: float, rated: float) -> Any:
+    """A chip's links' constants as they stand for links of another generation, of `rate` byte/s
+    instead of `rated`: a call costs so much more as `theirs` of the other kind of kernels show, the
+    library's of engines' and engines' of the library's.
     """
     link, shows = ours[name], "nvlink" if name != "nvlink" else AT_ONCE
     call = theirs[shows].latency / ours[shows].latency
     # So many multiprocessors move as much on any chip: it is less of faster links.
-    share = min(link.bandwidth / (rate if name in MESSAGES[:2] else 1.0), 1.0)
-    return msgspec.structs.replace(
-        link, latency=call * link.latency, hop=call * link.hop, bandwidth=share
-    )
+    share = min(link.bandwidth * rated / rate, 1.0) if name in MESSAGES[:2] else link.bandwidth
+    new = {"latency": call * link.latency, "hop": call * link.hop, "bandwidth": share}
+    return msgspec.structs.replace(link, **new)

@@ -287,17 +287,11 @@ class Replica:
 
     def _holds(self, known: float) -> bool:
         """Whether those who came wait for others, who would fill a step with them."""
-        tokens = 0
-        for one in self.waiting:
-            if one.arrived > known or tokens >= self.engine.max_num_batched_tokens:
-                break
-            tokens += one.goal
+        tokens = sum(one.goal for one in self.waiting if one.arrived <= known)
         if not tokens:
             self._held = self.steps
-        return (
-            tokens < self.engine.max_num_batched_tokens
-            and self.steps - self._held < self.engine.hold
-        )
+        held = self.steps - self._held < self.engine.hold
+        return held and tokens < self.engine.max_num_batched_tokens
 
     def _record(self, start: float, chunks: Chunks, decoded: bool) -> LoggedStep:
         """The step that has just been taken, before anyone leaves."""

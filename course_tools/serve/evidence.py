@@ -84,7 +84,8 @@ def errors(*, calibrated: bool = True) -> Mapping[str, float]:
 _CONTEXT = 131072
 _KNOWN = load_toml(DATA / "evidence.toml", dict)
 _QWEN: Mapping[str, Any] = _KNOWN["qwen3-32b"]
-# How InferenceMAX launched engines, by engine and model, chip and format, or groups of chips.
+# How InferenceMAX launched engines, by engine and model, chip and format, and for few users, groups
+# of chips, or answers as long as prompts on few chips.
 _LAUNCHED: Mapping[str, Mapping[str, Any]] = _KNOWN["launched"]
 _FORMATS = {"fp8": ("fp8", "fp8"), "fp8_block": ("fp8", "fp8"), "nvfp4": ("nvfp4", "fp4")}
 # Whose first tokens come all together, again and again: lengths that were all the same. Others
@@ -119,28 +120,20 @@ class MeasuredService(NamedTuple):
         w, compute = _FORMATS.get(self.dtype, ("bf16", "bf16"))
         # NVIDIA's checkpoints in 8 bits and less declare a cache in fp8.
         kv = "fp8" if self.engine == "trtllm" and self.dtype else None
-        layout = {
+        layout: dict[str, Any] = {
             "tensor_parallel_size": self.tp,
             "data_parallel_size": self.dp,
             "enable_expert_parallel": self.ep > 1,
         }
-        how = engine(self.engine, **layout, **self.launched, **settings)
+        of = f"{self.engine} {self.model.partition('-')[0]}"
+        kinds = {"": True, f" {self.chip} {self.dtype}": True, f" {self.chip} few": self.users < 16}
+        kinds |= {" dp": self.dp > 1, " chat": self.prompt == self.output and self.tp < 8}
+        for name in (of + kind for kind, so in kinds.items() if so):
+            layout |= _LAUNCHED.get(name, {})
+        how = engine(self.engine, **layout, **settings)
         link = "nvlink" if max(self.tp, self.ep) > 1 else None
         of = _transformer(self.model)
         return service(of, self.chip, engine_of=how, link=link, w=w, compute=compute, kv=kv)
-
-    @property
-    def launched(self) -> Mapping[str, Any]:
-        """The settings with which it was launched, as far as they are published."""
-        of = f"{self.engine} {self.model.partition('-')[0]}"
-        names = (f"{of} {self.chip} {self.dtype}", of if self.dp == 1 else f"{of} dp")
-        found = {key: value for name in names for key, value in _LAUNCHED.get(name, {}).items()}
-        # SGLang looks more often where users are few; TensorRT-LLM waits for short chats alone.
-        if self.engine == "sglang" and self.users < 16 and "hold" in found:
-            found["hold"] //= 3
-        if self.engine == "trtllm" and self.dp == 1 and (self.prompt != self.output or self.tp > 4):
-            found.pop("hold", None)
-        return found
 
     @property
     def requests(self) -> Requests:

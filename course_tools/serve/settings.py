@@ -16,9 +16,7 @@ FOLDER = DATA / "engines"
 # Where a log's own record of its settings keeps them; earlier ones win.
 _SECTIONS = ("engine_kwargs", "kv_cache", "scheduler_config", "cache_config", "model_config")
 _FORMATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
-_MAY_BE_NONE = (
-    *("step", "sequence", "launch", "first", "hold", "num_speculative_tokens", "acceptance"),
-)
+_MAY_BE_0 = ("step", "sequence", "launch", "first", "hold", "num_speculative_tokens", "acceptance")
 _MOST = {"gpu_memory_utilization": 1, "acceptance": 1, "block_size": 2**20}
 
 
@@ -226,7 +224,7 @@ def _with(
     for name in settings:
         value = getattr(one, name)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            (nonnegative if name in _MAY_BE_NONE else positive)(f"{where} {name}", value)
+            (nonnegative if name in _MAY_BE_0 else positive)(f"{where} {name}", value)
             if value > _MOST.get(name, value):
                 raise CourseError(f"{where} {name} must be at most {_MOST[name]} (got {value})")
     if 0 < one.max_num_batched_tokens < one.max_num_seqs:
