@@ -77,7 +77,7 @@ def message_seconds(links: Any, carrier: str, bound: Any, message: Any) -> Any:
     return np.minimum(many, few) / 2
 
 
-def lent_link(name: str, ours: Any, theirs: Any, rate: float, rated: float) -> Any:
+def lent_link(name: str, ours: Any, theirs: Any, rate: Any, rated: Any) -> Any:
     """A chip's links' constants as they stand for links of another generation, of `rate` byte/s
     instead of `rated`: a call costs so much more as `theirs` of the other kind of kernels show, the
     library's of engines' and engines' of the library's.

@@ -125,10 +125,10 @@ class MeasuredService(NamedTuple):
             "data_parallel_size": self.dp,
             "enable_expert_parallel": self.ep > 1,
         }
-        of = f"{self.engine} {self.model.partition('-')[0]}"
+        kind = f"{self.engine} {self.model.partition('-')[0]}"
         kinds = {"": True, f" {self.chip} {self.dtype}": True, f" {self.chip} few": self.users < 16}
         kinds |= {" dp": self.dp > 1, " chat": self.prompt == self.output and self.tp < 8}
-        for name in (of + kind for kind, so in kinds.items() if so):
+        for name in (kind + more for more, so in kinds.items() if so):
             layout |= _LAUNCHED.get(name, {})
         how = engine(self.engine, **layout, **settings)
         link = "nvlink" if max(self.tp, self.ep) > 1 else None
