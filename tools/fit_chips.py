@@ -84,21 +84,14 @@ def between_chips() -> float:
 
 
 def fit_products(
-    measured: evidence.Products, on: Accelerator, others: Constants, dtype: str = evidence.DTYPE
-) -> Constants:
-    """The constants of matrix products, the others as given."""
-    return _fit_products(measured, on, others, dtype, START)[0]
-
-
-def _fit_products(
     measured: evidence.Products,
     on: Accelerator,
     others: Constants,
-    dtype: str,
-    start: dict[str, float],
+    dtype: str = evidence.DTYPE,
+    start: dict[str, float] = START,
     engine: dict[str, float] | None = None,
 ) -> tuple[Constants, dict[str, float]]:
-    """The constants that `start` names, and what `engine` names of the kernels before products."""
+    """The constants of products that `start` names, and what `engine` names of kernels before."""
     bound, before = measured.bound(on, dtype), engine or {}
     kernel = Kernel(bound, bound.work)
 
@@ -263,7 +256,7 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     every = evidence.products("matmul_a100_transformer_gemms")
     fitted, test = evidence.halved(every, evidence.HELD_OUT)
     start = Constants(**START, misaligned=misalignment(), burst=1.0, stream=START["bandwidth"])
-    constants, bound = fit_products(fitted, on, start), fitted.bound(on)
+    (constants, _), bound = fit_products(fitted, on, start), fitted.bound(on)
     constants = structs.replace(constants, stream=constants.bandwidth)
     takes = seconds(Kernel(bound, bound.work), on, constants)
     sides = product_ranges([(fitted.seconds / takes, bound)])
@@ -340,7 +333,7 @@ def _alone(key: str, like: Constants) -> tuple[dict[str, Constants], dict[str, A
     from half of them, by format; and what its kernels before narrow ones take.
     """
     on, before = chip(key), {}
-    wide = fit_products(
+    wide, _ = fit_products(
         evidence.halved(evidence.cold(key, "bf16"))[0], on, structs.replace(like, burst=1.0), "bf16"
     )
     found = {"bf16": wide}
@@ -348,7 +341,7 @@ def _alone(key: str, like: Constants) -> tuple[dict[str, Constants], dict[str, A
         if (some := evidence.cold(key, dtype)).seconds.size:
             given = structs.replace(found.get("fp8", wide), scales=1 / BLOCK)
             given, half = given if dtype == "fp8-block" else wide, evidence.halved(some)[0]
-            found[dtype], before[dtype] = _fit_products(half, on, given, dtype, OWN[dtype], BEFORE)
+            found[dtype], before[dtype] = fit_products(half, on, given, dtype, OWN[dtype], BEFORE)
     return found, before
 
 
@@ -479,7 +472,7 @@ def _others(like: CalibrationFile) -> dict[str, CalibrationFile]:
         start = {name: value for name, value in START.items() if name in ALONE.get(key, START)}
         given = structs.replace(like.constants["bf16"], burst=1.0)
         given = structs.replace(given, bandwidth=copies.get(key, given.bandwidth))
-        c = _fit_products(fit, on, given, "bf16", start)[0]
+        c = fit_products(fit, on, given, "bf16", start)[0]
         c = structs.replace(c, stream=c.bandwidth)
         ratios = fit.seconds / _expected(key, "bf16", fit, {"bf16": c}, {})
         sides, missed = dict.fromkeys(("memory", "ridge", "compute"), _range(ratios)), None
