@@ -17,8 +17,8 @@ from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, chip
 from course_tools.calibrate import evidence
 from course_tools.calibrate.attention import AttentionConstants, attention_seconds
-from course_tools.calibrate.constants import ENGINES as ENGINES_FILE
 from course_tools.calibrate.constants import (
+    CALLS,
     FOLDER,
     LENT,
     OF_LINKS,
@@ -28,9 +28,10 @@ from course_tools.calibrate.constants import (
     cooling,
     to_toml,
 )
+from course_tools.calibrate.constants import ENGINES as ENGINES_FILE
 from course_tools.calibrate.kernels import Constants, EngineConstants, Kernel, quantizing, seconds
 from course_tools.calibrate.links import AT_ONCE, LARGE_MESSAGE, InSwitch, LinkConstants, Range
-from course_tools.calibrate.mixtures import MixtureConstants, mixture_seconds
+from course_tools.calibrate.mixtures import MixtureConstants, lent_link, mixture_seconds
 from course_tools.calibrate.own import least_absolute
 from course_tools.calibrate.prediction import mean_error, predict
 from course_tools.calibrate.timing import COMPUTE, MEMORY
@@ -83,21 +84,14 @@ def between_chips() -> float:
 
 
 def fit_products(
-    measured: evidence.Products, on: Accelerator, others: Constants, dtype: str = evidence.DTYPE
-) -> Constants:
-    """The constants of matrix products, the others as given."""
-    return _fit_products(measured, on, others, dtype, START)[0]
-
-
-def _fit_products(
     measured: evidence.Products,
     on: Accelerator,
     others: Constants,
-    dtype: str,
-    start: dict[str, float],
+    dtype: str = evidence.DTYPE,
+    start: dict[str, float] = START,
     engine: dict[str, float] | None = None,
 ) -> tuple[Constants, dict[str, float]]:
-    """The constants that `start` names, and what `engine` names of the kernels before products."""
+    """The constants of products that `start` names, and what `engine` names of kernels before."""
     bound, before = measured.bound(on, dtype), engine or {}
     kernel = Kernel(bound, bound.work)
 
@@ -262,7 +256,7 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     every = evidence.products("matmul_a100_transformer_gemms")
     fitted, test = evidence.halved(every, evidence.HELD_OUT)
     start = Constants(**START, misaligned=misalignment(), burst=1.0, stream=START["bandwidth"])
-    constants, bound = fit_products(fitted, on, start), fitted.bound(on)
+    (constants, _), bound = fit_products(fitted, on, start), fitted.bound(on)
     constants = structs.replace(constants, stream=constants.bandwidth)
     takes = seconds(Kernel(bound, bound.work), on, constants)
     sides = product_ranges([(fitted.seconds / takes, bound)])
@@ -319,10 +313,12 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
 
 
 # What a format has of its own beside bf16's constants: a fraction of the peak, and where blocks are
-# scaled how well that hides.
+# scaled how well that hides. Of fp8 in blocks the fraction is that of fp8: where the matrix unit
+# does not scale, one multiplication and addition scales the sum of so many.
+BLOCK = 128
 OWN = {
     "fp8": {"compute": 0.7},
-    "fp8-block": {"compute": 0.7, "overlap": 2.0},
+    "fp8-block": {"overlap": 2.0},
     "nvfp4": {"compute": 0.5, "overlap": 2.0, "bandwidth": 0.7},
 }
 BOTH = ("fp8", "fp8-block")  # narrow formats that both collected chips have
@@ -337,14 +333,15 @@ def _alone(key: str, like: Constants) -> tuple[dict[str, Constants], dict[str, A
     from half of them, by format; and what its kernels before narrow ones take.
     """
     on, before = chip(key), {}
-    wide = fit_products(
+    wide, _ = fit_products(
         evidence.halved(evidence.cold(key, "bf16"))[0], on, structs.replace(like, burst=1.0), "bf16"
     )
     found = {"bf16": wide}
     for dtype in evidence.NARROW:
         if (some := evidence.cold(key, dtype)).seconds.size:
-            fitted = _fit_products(evidence.halved(some)[0], on, wide, dtype, OWN[dtype], BEFORE)
-            found[dtype], before[dtype] = fitted
+            given = structs.replace(found.get("fp8", wide), scales=1 / BLOCK)
+            given, half = given if dtype == "fp8-block" else wide, evidence.halved(some)[0]
+            found[dtype], before[dtype] = fit_products(half, on, given, dtype, OWN[dtype], BEFORE)
     return found, before
 
 
@@ -460,12 +457,12 @@ def _others(like: CalibrationFile) -> dict[str, CalibrationFile]:
     more doubt as what is lent.
     """
     rates = [float(row["gbps"]) * 1e9 for row in table("stream_tpu_v7")]
-    copies = {"tpu-v7": max(rates) / chip("tpu-v7").bandwidth}
+    copies, calls = {"tpu-v7": max(rates) / chip("tpu-v7").bandwidth}, like.lent[CALLS]
     links = {
         name: structs.replace(
             link,
-            range=Range(*link.range.factors(like.lent["links"])),
-            small=Range(*link.small.factors(like.lent["small"])),
+            range=Range(*link.range.factors(float(np.hypot(like.lent["links"], calls)))),
+            small=Range(*link.small.factors(float(np.hypot(like.lent["small"], calls)))),
         )
         for name, link in like.links.items()
     }
@@ -475,7 +472,7 @@ def _others(like: CalibrationFile) -> dict[str, CalibrationFile]:
         start = {name: value for name, value in START.items() if name in ALONE.get(key, START)}
         given = structs.replace(like.constants["bf16"], burst=1.0)
         given = structs.replace(given, bandwidth=copies.get(key, given.bandwidth))
-        c = _fit_products(fit, on, given, "bf16", start)[0]
+        c = fit_products(fit, on, given, "bf16", start)[0]
         c = structs.replace(c, stream=c.bandwidth)
         ratios = fit.seconds / _expected(key, "bf16", fit, {"bf16": c}, {})
         sides, missed = dict.fromkeys(("memory", "ridge", "compute"), _range(ratios)), None
@@ -506,8 +503,10 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
     attention and messages.
     """
     found: dict[str, list[tuple[NDArray[Any], Range]]] = {name: [] for name in LENT[1:]}
+    calls = [files[key].links[AT_ONCE].latency for key in evidence.COLLECTED]
     for key, other in (evidence.COLLECTED, evidence.COLLECTED[::-1]):
-        lender = files[other]
+        lender, ours = files[other], files[key].links
+        rates = [chip(one).links["nvlink"].total_per_direction for one in (key, other)]
         for kind, parts in evidence.PHASES.items():
             c = lender.attention[kind]
             for bound, taken in (evidence.attentions(key, *part) for part in parts):
@@ -515,14 +514,16 @@ def _between_generations(files: dict[str, CalibrationFile]) -> dict[str, float]:
                 found[kind].append((taken / expected, c.range))
         sent = {name: [some] for name, some in evidence.engine_messages(key).items()}
         for name, some in {"nvlink": evidence.nccl(key), **sent}.items():
-            link, (large, small) = lender.links[name], OF_LINKS.get(name, ("links", "small"))
+            link = lent_link(name, lender.links, ours, *rates)
+            large, small = OF_LINKS.get(name, ("links", "small"))
             ratios, is_large = _ratios(link, some)
             found[large].append((ratios[is_large], link.range))
             found[small].append((ratios[~is_large], link.small))
         if of_experts := lender.mixtures:
             every = _mixture_ratios(key, of_experts)
             found["mixtures"] += [(ratios, of_experts.range) for ratios, _ in every]
-    return {name: _doubt(some) for name, some in found.items()}
+    doubts = {name: _doubt(some) for name, some in found.items()}
+    return {**doubts, CALLS: abs(float(np.log(calls[0] / calls[1])))}
 
 
 def _doubt(some: Iterable[tuple[NDArray[Any], Range]]) -> float:

@@ -15,13 +15,14 @@ from course_tools.calibrate.attention import AttentionConstants
 from course_tools.calibrate.errors import FILE
 from course_tools.calibrate.kernels import Constants, EngineConstants
 from course_tools.calibrate.links import AT_ONCE, LinkConstants, Range
-from course_tools.calibrate.mixtures import MESSAGES, MixtureConstants
+from course_tools.calibrate.mixtures import MESSAGES, MixtureConstants, lent_link
 from course_tools.files import DATA
 
 FOLDER = DATA / "calibration"
 NEAREST, ENGINES = "nearest.toml", "engines.toml"
 _OTHERS = (NEAREST, ENGINES, FILE.name)  # files that are no chip's
-LENT = ("narrow", "prompt", "decode", "latent", "links", "small", "mixtures", "messages", "reduces")
+LENT = ("narrow", "prompt", "decode", "latent", "mixtures", "links", "small", "messages", "reduces")
+CALLS = "calls"  # what the last four are in doubt besides, where nobody timed the links' generation
 # By the name of links' constants, which of these large and small messages take, if not the usual.
 OF_LINKS = dict.fromkeys(MESSAGES, ("messages", "messages")) | {AT_ONCE: ("reduces", "reduces")}
 TYPICAL = "typical"  # the engine whose constants are fitted to all of them together
@@ -51,7 +52,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     chips: float = 0.0
     # How much wider a range is where constants stand for another chip's, as a logarithm: beside
     # that, of ``"narrow"`` products, attention by its phase, ``"links"`` and their ``"small"``
-    # messages, ``"mixtures"`` and their ``"messages"``, and engines' own ``"reduces"``.
+    # messages, ``"mixtures"`` and their ``"messages"``, and engines' own ``"reduces"``; and by
+    # ``"calls"`` where nobody timed links of the generation.
     lent: dict[str, float] = {}
     source: str  # what it was fitted to, or whose it is
 
@@ -152,7 +154,10 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
     """A chip's constants as they stand for another's of its kind: the peak as power allows, and all
     that differs more between chips in so much more doubt.
     """
-    doubts = {name: found.lent.get(name, 0.0) for name in LENT}
+    doubts, theirs = {name: found.lent.get(name, 0.0) for name in LENT}, _timed_links(found, of, to)
+    for name in () if theirs else LENT[5:]:
+        doubts[name] = math.hypot(doubts[name], found.lent.get(CALLS, 0.0))
+    rates = [one.links["nvlink"].total_per_direction for one in (to, of) if theirs]
 
     def wider(range_: Range, name: str) -> Range:
         return Range(*range_.factors(doubts[name]))
@@ -165,7 +170,8 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
         ),
         links={
             name: replace(link, range=wider(link.range, large), small=wider(link.small, small))
-            for name, link in found.links.items()
+            for name, one in found.links.items()
+            for link in [lent_link(name, found.links, theirs, *rates) if name in theirs else one]
             for large, small in [OF_LINKS.get(name, ("links", "small"))]
         },
         mixtures=found.mixtures
@@ -176,6 +182,18 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
         },
         log_sigma=math.hypot(found.log_sigma, doubts["narrow"] if found.narrow else 0.0),
     )
+
+
+def _timed_links(found: Calibration, of: Accelerator, to: Accelerator) -> dict[str, LinkConstants]:
+    """The links' constants of a chip with another's generation of links; none where nobody timed
+    such links.
+    """
+    if AT_ONCE in found.links and "nvlink" in to.links and "nvlink" in of.links:
+        for key in (of.key, *calibrations()):
+            links = found.links if key == of.key else _read(key).links
+            if AT_ONCE in links and chip_of(key).links["nvlink"].name == to.links["nvlink"].name:
+                return {name: links[name] for name in ("nvlink", *OF_LINKS)}
+    return {}
 
 
 def nearest(chip: Accelerator) -> tuple[str, str]:

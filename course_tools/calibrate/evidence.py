@@ -22,7 +22,7 @@ from course_lib.workloads import llm
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, calibrations, lend
 from course_tools.calibrate.errors import ELSEWHERE, FIT, LENT, TEST, FamilyErrors
 from course_tools.calibrate.links import AT_ONCE, LARGE_MESSAGE, message_factors
-from course_tools.calibrate.mixtures import FULL, MESSAGES, SENDERS
+from course_tools.calibrate.mixtures import FULL, MESSAGES, SENDERS, SENT
 from course_tools.calibrate.prediction import Prediction, collective, family_of, predict
 from course_tools.files import DATA
 from course_tools.measured import published
@@ -203,10 +203,11 @@ def engine_messages(key: str) -> dict[str, "Messages"]:
         pairs = zip(experts.astype(int).tolist(), active.astype(int).tolist(), strict=True)
         met = np.array([1 - math.comb(7 * e // 8, a) / math.comb(e, a) for e, a in pairs])
         size = 8 * tokens * width * met * (1 + 4 / 128 if there else 2)
-        slower = (FULL / experts if there else 1.0) if few else SENDERS / units
+        slower = np.maximum(FULL / experts if there else 1.0, 1.0)
+        if not few:
+            slower = np.maximum(SENDERS / units, SENT / link.total_per_direction)
         bound = np.asarray(bound_of("all-to-all", size, link, 8, "switched"))
-        bound = bound * np.maximum(slower, 1.0)
-        found[name] = Messages(size, np.full(size.size, 8), us / 1e6, bound, "all-to-all")
+        found[name] = Messages(size, np.full(size.size, 8), us / 1e6, bound * slower, "all-to-all")
     return found
 
 
@@ -489,8 +490,10 @@ def before(dtype: str) -> str:
 def _lent(on: Accelerator, like: str, dtype: str, engine: str = TYPICAL) -> Calibration:
     """Another chip's constants, as a chip of the same collector is lent them."""
     found = calibration(like, dtype, engine)
-    # As the files of chips say that a collected one lends, and the reference to any other.
-    apart = found.chips if like == REFERENCE else calibration("h200-sxm").log_sigma
+    # As the files of chips say that a collected one lends, in the same laboratory, and the
+    # reference to any other.
+    alike = calibration("h200-sxm").log_sigma ** 2 - found.log_sigma**2
+    apart = found.chips if like == REFERENCE else math.sqrt(alike)
     return lend(msgspec.structs.replace(found, log_sigma=apart), chip(like), on)
 
 

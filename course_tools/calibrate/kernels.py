@@ -52,6 +52,8 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     reload: float
     # Factor on the arithmetic of a product with a row that is no multiple of 16 bytes.
     misaligned: float
+    # FLOP that scaling takes for each of a product whose sums of blocks have scales.
+    scales: float = 0.0
 
     def isolated(self) -> "Constants":
         """The constants of a kernel that is timed alone."""
@@ -177,7 +179,7 @@ def seconds(kernel: Kernel, chip: Accelerator, constants: Constants, unpack: flo
     sizes = product(kernel.work)
     if sizes is None or kernel.work is None:
         return count * (c.overhead + overlapped(t_math, t_memory, c.overlap))
-    t_math = t_math * _aligned(sizes, kernel.work, c)
+    t_math = t_math * _aligned(sizes, kernel.work, c) + _scaling(kernel, chip, c) / count
     unpacked = _unpacking(sizes, kernel, chip, unpack)
     best: Any = np.inf
     for tile in TILES:
@@ -231,6 +233,13 @@ def _aligned(sizes: Any, work: Any, constants: Any) -> Any:
     step = ALIGNMENT / min(itemsize(work.dtype), ALIGNMENT)
     misaligned = (np.mod(sizes.D, step) != 0) | (np.mod(sizes.F, step) != 0)
     return np.where(misaligned, constants.misaligned, 1.0)
+
+
+def _scaling(kernel: Any, chip: Any, constants: Any) -> Any:
+    """What the vector unit takes to scale sums of blocks; from 4 bits on the matrix unit scales."""
+    if constants.scales == 0 or "matrix.fp4" in chip.peaks:
+        return 0.0
+    return constants.scales * kernel.bound.flops / chip.peaks["vector.fp32"]
 
 
 def _unpacking(sizes: Any, kernel: Any, chip: Any, unpack: float) -> Any:

@@ -11,14 +11,15 @@ import msgspec
 import numpy as np
 
 from course_tools.calibrate.kernels import count_of, overlapped, product
-from course_tools.calibrate.links import Range, exchange_seconds
+from course_tools.calibrate.links import AT_ONCE, Range, exchange_seconds
 
 # Least and most rows that a tile has, by powers of two, and its columns.
 LEAST_ROWS, MOST_ROWS, COLUMNS = 8, 256, 128
 OVERLAP = 2.0  # the order of the norm in which arithmetic hides traffic
-# Multiprocessors that must send for the links to be full: with fewer the messages of experts take
-# longer in proportion, the collected ones show.
-SENDERS = 20
+# Multiprocessors that send messages of experts, and byte/s that so many move at most on whatever
+# chip: with fewer, messages take longer in proportion, the collected ones show, until links of
+# fewer byte/s are full.
+SENDERS, SENT = 20, 4.5e11
 # Experts that a dispatch of few rows must have for that: one multiprocessor sends to each.
 FULL = 64
 # Links' constants for messages of experts: there and back, of many rows and of few, for which the
@@ -74,3 +75,16 @@ def message_seconds(links: Any, carrier: str, bound: Any, message: Any) -> Any:
     few = exchange_seconds(links["dispatch of few"], slower, chips)
     few = few + exchange_seconds(links["combine of few"], bound, chips)
     return np.minimum(many, few) / 2
+
+
+def lent_link(name: str, ours: Any, theirs: Any, rate: Any, rated: Any) -> Any:
+    """A chip's links' constants as they stand for links of another generation, of `rate` byte/s
+    instead of `rated`: a call costs so much more as `theirs` of the other kind of kernels show, the
+    library's of engines' and engines' of the library's.
+    """
+    link, shows = ours[name], "nvlink" if name != "nvlink" else AT_ONCE
+    call = theirs[shows].latency / ours[shows].latency
+    # So many multiprocessors move as much on any chip: it is less of faster links.
+    share = min(link.bandwidth * rated / rate, 1.0) if name in MESSAGES[:2] else link.bandwidth
+    new = {"latency": call * link.latency, "hop": call * link.hop, "bandwidth": share}
+    return msgspec.structs.replace(link, **new)

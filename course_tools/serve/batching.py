@@ -210,6 +210,7 @@ class Replica:
         self.waiting: deque[Sequence] = deque()
         self.after: deque[Sequence] = deque()  # of whom one comes whenever another is done
         self.log: list[LoggedStep] | None = None  # gets each step, where somebody wants them
+        self._held = 0  # its count of steps when the first came that waits
         self._clock = 0  # tokens that each decoding sequence was given
         self._owed = 0.0  # of the tokens that speculation yields, what is no whole one yet
         self._order: list[Sequence] = []  # as they were admitted, with some that have left
@@ -246,6 +247,8 @@ class Replica:
         busy = self._decoding or self._prompts
         # A step that is planned while another runs knows what had come when that one began.
         known = self._planned if self.engine.async_scheduling and busy else self.now
+        if self.engine.hold and busy and self._holds(known):
+            known = -inf
         late, self._later = self._later, []
         preempted, alone = self.preemptions, not self.engine.enable_mixed_chunk
         gained = 0 if alone else self._gained()
@@ -281,6 +284,14 @@ class Replica:
         if self.log is not None:
             self.log.append(self._record(start, chunks, gained > 0))
         self._finish(chunks)
+
+    def _holds(self, known: float) -> bool:
+        """Whether those who came wait for others, who would fill a step with them."""
+        tokens = sum(one.goal for one in self.waiting if one.arrived <= known)
+        if not tokens:
+            self._held = self.steps
+        held = self.steps - self._held < self.engine.hold
+        return held and tokens < self.engine.max_num_batched_tokens
 
     def _record(self, start: float, chunks: Chunks, decoded: bool) -> LoggedStep:
         """The step that has just been taken, before anyone leaves."""

@@ -82,7 +82,11 @@ def errors(*, calibrated: bool = True) -> Mapping[str, float]:
 # Llama-3.1 has the sizes of Llama 3, and a longer context; R1 those of V3. Qwen3-32B is a Llama
 # whose queries and keys are normed: its config.json.
 _CONTEXT = 131072
-_QWEN: Mapping[str, Any] = load_toml(DATA / "evidence.toml", dict)["qwen3-32b"]
+_KNOWN = load_toml(DATA / "evidence.toml", dict)
+_QWEN: Mapping[str, Any] = _KNOWN["qwen3-32b"]
+# How InferenceMAX launched engines, by engine and model, chip and format, and for few users, groups
+# of chips, or answers as long as prompts on few chips.
+_LAUNCHED: Mapping[str, Mapping[str, Any]] = _KNOWN["launched"]
 _FORMATS = {"fp8": ("fp8", "fp8"), "fp8_block": ("fp8", "fp8"), "nvfp4": ("nvfp4", "fp4")}
 # Whose first tokens come all together, again and again: lengths that were all the same. Others
 # draw them from four fifths of the length upward, as InferenceMAX does.
@@ -116,11 +120,16 @@ class MeasuredService(NamedTuple):
         w, compute = _FORMATS.get(self.dtype, ("bf16", "bf16"))
         # NVIDIA's checkpoints in 8 bits and less declare a cache in fp8.
         kv = "fp8" if self.engine == "trtllm" and self.dtype else None
-        layout = {
+        layout: dict[str, Any] = {
             "tensor_parallel_size": self.tp,
             "data_parallel_size": self.dp,
             "enable_expert_parallel": self.ep > 1,
         }
+        kind = f"{self.engine} {self.model.partition('-')[0]}"
+        kinds = {"": True, f" {self.chip} {self.dtype}": True, f" {self.chip} few": self.users < 16}
+        kinds |= {" dp": self.dp > 1, " chat": self.prompt == self.output and self.tp < 8}
+        for name in (kind + more for more, so in kinds.items() if so):
+            layout |= _LAUNCHED.get(name, {})
         how = engine(self.engine, **layout, **settings)
         link = "nvlink" if max(self.tp, self.ep) > 1 else None
         of = _transformer(self.model)

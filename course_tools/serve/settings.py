@@ -16,7 +16,7 @@ FOLDER = DATA / "engines"
 # Where a log's own record of its settings keeps them; earlier ones win.
 _SECTIONS = ("engine_kwargs", "kv_cache", "scheduler_config", "cache_config", "model_config")
 _FORMATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
-_MAY_BE_NONE = ("step", "sequence", "launch", "first", "num_speculative_tokens", "acceptance")
+_MAY_BE_0 = ("step", "sequence", "launch", "first", "hold", "num_speculative_tokens", "acceptance")
 _MOST = {"gpu_memory_utilization": 1, "acceptance": 1, "block_size": 2**20}
 
 
@@ -63,6 +63,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     # as a whole: no such step is shorter than all of them.
     launch: float = 0.0
     first: float = 0.0  # s that a request takes before its first step: to be read, and be passed on
+    # Steps for which a prompt may wait for others to come, unless those that wait fill a step.
+    hold: int = 0
     stream_interval: int = 1  # tokens that are passed on at once, the first ones too
     # steps, waits: what one measurement in ten falls below, and what one in ten exceeds, as factors
     # on expected times per token, and once more on times to first tokens; on chips of `measured`,
@@ -222,7 +224,7 @@ def _with(
     for name in settings:
         value = getattr(one, name)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            (nonnegative if name in _MAY_BE_NONE else positive)(f"{where} {name}", value)
+            (nonnegative if name in _MAY_BE_0 else positive)(f"{where} {name}", value)
             if value > _MOST.get(name, value):
                 raise CourseError(f"{where} {name} must be at most {_MOST[name]} (got {value})")
     if 0 < one.max_num_batched_tokens < one.max_num_seqs:

@@ -12,9 +12,10 @@ import pytest
 from course_lib import chip, llm, ops, roofline
 from course_lib.core.checks import CourseError
 from course_tools import calibrate
-from course_tools.calibrate import evidence
+from course_tools.calibrate import evidence, kernels
 from course_tools.calibrate.errors import known_errors
 from course_tools.calibrate.kernels import Kernel, product
+from course_tools.calibrate.links import AT_ONCE
 from course_tools.calibrate.mixtures import FULL, MESSAGES, message_seconds, mixture_seconds
 from course_book import explore
 from course_book.explore import page, serving
@@ -51,7 +52,50 @@ def test_lent_ranges_hold_four_in_five_and_are_wider(rows, family):
     inside = np.concatenate([(r.low <= r.measured) & (r.measured <= r.high) for r in lent])
     assert inside.mean() >= 0.75
     width = [np.median(np.concatenate([r.high / r.low for r in some])) for some in (lent, own)]
-    assert width[0] > 1.5 * width[1]
+    assert width[0] > width[1]
+
+
+@pytest.mark.parametrize("key", evidence.COLLECTED)
+def test_links_lent_within_their_generation_stay_and_others_are_in_more_doubt(key):
+    found, of = calibrate.calibration(key, "bf16"), chip(key)
+    same, other = (
+        calibrate.constants.lend(found, of, chip(to)).links for to in (key, "a100-sxm-80")
+    )
+    for name in ("nvlink", *MESSAGES):
+        kept = msgspec.structs.replace(same[name], range=found.links[name].range)
+        assert msgspec.structs.replace(kept, small=found.links[name].small) == found.links[name]
+        assert other[name].latency == found.links[name].latency
+        assert other[name].range.low < same[name].range.low < found.links[name].range.low
+        assert other[name].small.high > same[name].small.high > found.links[name].small.high
+
+
+@pytest.mark.parametrize(("key", "other"), [evidence.COLLECTED, evidence.COLLECTED[::-1]])
+def test_a_call_is_lent_as_the_other_kind_of_kernels_shows(key, other):
+    own, theirs = (calibrate.calibration(one, "bf16").links for one in (key, other))
+    lent = calibrate.constants.lend(
+        calibrate.calibration(other, "bf16"), chip(other), chip(key)
+    ).links
+    shown = {"nvlink": AT_ONCE} | dict.fromkeys((AT_ONCE, *MESSAGES), "nvlink")
+    for name, by in shown.items():
+        ratio = own[by].latency / theirs[by].latency
+        assert lent[name].latency == pytest.approx(theirs[name].latency * ratio)
+    # Byte/s that so many multiprocessors send are the same on any links, up to all of these.
+    rates = [chip(one).links["nvlink"].total_per_direction for one in (key, other)]
+    for name in MESSAGES[:2]:
+        sent = lent[name].bandwidth * rates[0]
+        assert sent == pytest.approx(min(theirs[name].bandwidth * rates[1], rates[0]))
+
+
+def test_scales_of_blocks_take_time_where_the_matrix_unit_does_not_scale():
+    for key, more in (("h100-sxm", True), ("b200-sxm", False)):
+        found = calibrate.calibration(key, "fp8-block")
+        assert found.constants.scales > 0
+        none = msgspec.structs.replace(found.constants, scales=0.0)
+        bound = roofline(ops.matmul(8192, 8192, 8192, x="fp8", w="fp8", out="bf16"), chip(key))
+        kernel = Kernel(bound, bound.work)
+        took, least = (kernels.seconds(kernel, chip(key), c) for c in (found.constants, none))
+        assert took >= least
+        assert (took > 1.05 * least) == more
 
 
 def test_the_table_has_both_families_by_what_tested_them():

@@ -89,9 +89,10 @@ def test_a_log_has_every_step_every_token_and_the_same_times(requests, ahead, mo
         assert mine[-1].cached[one.number] == one.prompt + one.output - 1
 
 
-@given(REQUESTS, st.booleans(), st.booleans(), st.sampled_from([3, 256]))
-def test_all_are_served_blocks_suffice_and_come_back(requests, again, ahead, most):
+@given(REQUESTS, st.booleans(), st.booleans(), st.sampled_from([3, 256]), st.sampled_from([0, 7]))
+def test_all_are_served_blocks_suffice_and_come_back(requests, again, ahead, most, hold):
     how = {"enable_prefix_caching": again, "async_scheduling": ahead, "max_num_seqs": most}
+    how["hold"] = hold
     done = served(requests, 60, **how)
     for one in done._later:
         done.cache.give_back(one)
@@ -102,6 +103,15 @@ def test_all_are_served_blocks_suffice_and_come_back(requests, again, ahead, mos
         assert one.arrived <= one.scheduled < one.first <= one.last <= done.now
         least = (one.output - 1) * STEPS.seconds(1, 1, 1, 1, 1)
         assert one.last - one.first >= least * (1 - 1e-9)
+
+
+@given(st.integers(1, 20), st.integers(1, 60))
+def test_a_prompt_that_alone_comes_while_others_decode_waits_as_long_as_it_may(hold, at):
+    first, second = (0.0, 10, 90), (at * STEPS.seconds(1, 1, 10, 1, 10), 10, 5)
+    at_once, held = (served([first, second], 1000, Replica, hold=h).all[1] for h in (0, hold))
+    step = STEPS.seconds(1, 1, 60, 1, 60)
+    late = (held.scheduled - at_once.scheduled) / step
+    assert min(hold, 25) - 1.5 <= late <= hold + 0.5
 
 
 @given(REQUESTS)
