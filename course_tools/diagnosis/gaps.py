@@ -41,10 +41,9 @@ CLOCK = 2.0
 # µs after its launch within which a kernel begins on an idle device, mostly 3 to 10: what waited
 # longer stood in a queue, and the host was ahead.
 QUEUED = 50.0
-# Doubt about time after a wait in which no row says what the host does.
+# Doubt about time after a wait in which no row says what the host does; and about a single such
+# stretch that takes most of the loss, for it need not recur.
 UNNAMED = 0.5
-# Doubt about a single stretch without any row, if most of the loss is in it: nothing recurs there.
-HOLE = 0.5
 # What a gap is called in which the host has no row.
 NO_ROW = "host (no row)"
 
@@ -188,15 +187,16 @@ class Host:
         call = self._named(self.waiting, "cudaStreamSynchronize")
         asked = sum(self._all.types[one].name == call for one in self._all.type[self.waiting])
         launcher = self._named(self.launching, "cudaLaunchKernel")
+        held = self._busy_with(open_, host)
         for cause, lost, what, count, once in (
             ("synchronisation", sync, call, asked, 0.0),
-            ("host-bound", host, held := self._busy_with(open_, host), 0, HOLE * (held == NO_ROW)),
+            ("host-bound", host, held, 0, UNNAMED * (held == NO_ROW)),
             ("launch-bound", launch, launcher, 0, 1.0),
         ):
             found.add(cause, float(lost.sum()) * SECOND, what, count or int((lost > 0).sum()))
             # Many launches are the cause; one that takes most of it may be what happens once.
             longest = float(lost.max())
-            found.doubt[cause] += once * longest * (longest > 0.5 * float(lost.sum())) * SECOND
+            found.doubt[cause] += once * longest * (2 * longest > float(lost.sum())) * SECOND
             mine = 2 * lost > length
             found.when.setdefault(cause, []).append(Intervals(start[mine], end[mine]))
         # Whether a call that nobody knows waits for the device is a guess.

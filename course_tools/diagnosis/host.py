@@ -149,4 +149,4 @@ def _between(found: Account, rows: Rows, open_: Intervals, launching: bool) -> N
         lost = float(length[mask].sum())
         found.add(of, lost * SECOND, what, int(mask.sum()))
         if what == gaps.NO_ROW and lost and (longest := float(length[mask].max())) > 0.5 * lost:
-            found.doubt[of] += gaps.HOLE * longest * SECOND
+            found.doubt[of] += gaps.UNNAMED * longest * SECOND

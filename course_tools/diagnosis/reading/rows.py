@@ -305,18 +305,14 @@ class OncePass:
 
     def _of_xla(self, event: Event, name: str) -> str:
         """The category of a row of JAX, which writes none: by its process, its thread, its name."""
-        process, thread = (
-            self.named.get((str(event.pid), one), "") for one in ("", str(event.tid))
-        )
-        found = ""
+        process = self.named.get((str(event.pid), ""), "")
+        thread = self.named.get((str(event.pid), str(event.tid)), "")
+        found, low = "", name.lower()
         if process.startswith("/device:") and _XLA_ROWS.match(thread):
-            copies = "memcpy" if name.startswith(("Memcpy", "CopyDevice")) else "kernel"
-            found = "memset" if name.startswith("Memset") else copies
+            found = next((one for one in ("memcpy", "memset") if low.startswith(one)), "kernel")
         elif process.startswith("/host:"):
-            found = "operator" if name.startswith(("Pj", "PJRT")) else ""
-            found = "cuda_runtime" if names.call(name) else found
-        if found:
-            self.head["source"] = "jax"
+            found = "cuda_runtime" if names.call(name) else "operator" * low.startswith("pj")
+        self.head |= {"source": "jax"} if found else {}
         return found
 
     def _lane(self, event: Event, args: Args, kind: int) -> int:
