@@ -59,7 +59,8 @@ class Candidate:
         if self.kind in ("copy", "elementwise", "other") and self._converts(called):
             self.kind = "convert"
         self.bound = bound(self.amount, chip, self.kind, self.dtype)
-        self.name = called if operator else names.bare(kernel.name)
+        bare = names.bare(kernel.name)
+        self.name = called if operator else bare if len(bare) <= 80 else bare[:77] + "..."
 
     def _converts(self, called: str) -> bool:
         """Whether the operator copies between two formats."""

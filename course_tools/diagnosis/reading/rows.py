@@ -40,8 +40,7 @@ _CATEGORIES = {
     **dict.fromkeys(("gpu_memcpy", "memcpy"), COPY),
     **dict.fromkeys(("gpu_memset", "memset"), SET),
 }
-# How JAX says what a row is of; and its rows of a device: streams of a GPU, operators of a TPU.
-_NAMED = ("process_name", "thread_name")
+# Threads in which JAX has rows of a device: streams of a GPU, operators of a TPU.
 _XLA_ROWS = re.compile(r"stream|XLA Ops$", re.I)
 _ASIDE = ("user_annotation", "python_function", "overhead", "trace", "ac2g")
 _COLUMNS = {"ts": "d", "dur": "d", "kind": "B", "lane": "H", "type": "I", "ext": "q", "corr": "q"}
@@ -261,8 +260,8 @@ class OncePass:
         """Take complete events as they are, and pairs of begin and end as one."""
         if event.ph == "X" or (event.ph is None and event.dur is not None):
             self._take(event)
-        elif event.ph == "M" and event.name in _NAMED and event.args:
-            thread = str(event.tid) if event.name == _NAMED[1] else ""
+        elif event.ph == "M" and event.args and event.name in ("process_name", "thread_name"):
+            thread = str(event.tid) if event.name == "thread_name" else ""
             self.named[str(event.pid), thread] = str(event.args.name)
         elif event.ph in ("B", "E"):
             held = self.open[str(event.pid), str(event.tid)]

@@ -517,6 +517,14 @@ def test_a_kernel_of_a_namespace_without_a_name_has_one(tmp_path, kernel):
     assert [of.name for of in found(tmp_path, pen).operators] == ["mine"]
 
 
+def test_a_name_without_an_end_leaves_room_in_a_table(tmp_path):
+    pen = Pen(shapes=False)
+    for _ in range(20):
+        pen.launch("my::op", "Cijk_Alik_Bljk_" * 40, 900)
+    pen.rows = [row for row in pen.rows if row["cat"] != "cpu_op"]
+    assert len(found(tmp_path, pen).operators[0].name) <= 80
+
+
 def test_a_database_of_another_profiler_is_named(tmp_path):
     file = tmp_path / "1_results.db"
     with closing(sqlite3.connect(file)) as base:
