@@ -18,7 +18,7 @@ CAUSES = (
     "wrong-format",  # a wider format than the work needs, or conversions
     "ragged-waves",  # too few blocks for the multiprocessors, or a last wave half empty
     "exposed-collectives",  # chips exchange data while none computes
-    "load-imbalance",  # chips wait for one that has more to do
+    "load-imbalance",  # chips wait for the one that is last
     "at-roof",  # the time is near what the bounds allow
     "unknown",  # the trace shows none of these
 )

@@ -36,10 +36,13 @@ COLD = 1_000.0
 FEW, MANY = 3, 10
 # Synchronizations for each row of the device from which every gap with one counts as theirs.
 OFTEN = 0.25
+# µs by which times that a trace writes without fractions are off.
+CLOCK = 2.0
 # µs after its launch within which a kernel begins on an idle device, mostly 3 to 10: what waited
 # longer stood in a queue, and the host was ahead.
 QUEUED = 50.0
-# Doubt about time after a wait in which no row says what the host does.
+# Doubt about time after a wait in which no row says what the host does; and about a single such
+# stretch that takes most of the loss, for it need not recur.
 UNNAMED = 0.5
 # What a gap is called in which the host has no row.
 NO_ROW = "host (no row)"
@@ -95,6 +98,9 @@ def launchers(rows: Rows, places: Places) -> Numbers:
     """
     found = rows.joined(places, rows.ext, OP)
     call, operators = rows.joined(places, rows.corr, CALL), rows.of(OP)
+    # Some versions of Kineto write the number of the call in place of the operator's.
+    late = rows.ts[call] - rows.ts[found]
+    found[(call >= 0) & ((late < -CLOCK) | (late > rows.dur[found] + CLOCK))] = -1
     for lane in np.unique(rows.lane[call[call >= 0]]):
         mine = operators[rows.lane[operators] == lane]
         of = np.flatnonzero((call >= 0) & (rows.lane[call] == lane))
@@ -181,17 +187,18 @@ class Host:
         call = self._named(self.waiting, "cudaStreamSynchronize")
         asked = sum(self._all.types[one].name == call for one in self._all.type[self.waiting])
         launcher = self._named(self.launching, "cudaLaunchKernel")
-        for cause, lost, what, count in (
-            ("synchronisation", sync, call, asked),
-            ("host-bound", host, self._busy_with(open_, host), 0),
-            ("launch-bound", launch, launcher, 0),
+        held = self._busy_with(open_, host)
+        for cause, lost, what, count, once in (
+            ("synchronisation", sync, call, asked, 0.0),
+            ("host-bound", host, held, 0, UNNAMED * (held == NO_ROW)),
+            ("launch-bound", launch, launcher, 0, 1.0),
         ):
             found.add(cause, float(lost.sum()) * SECOND, what, count or int((lost > 0).sum()))
+            # Many launches are the cause; one that takes most of it may be what happens once.
+            longest = float(lost.max())
+            found.doubt[cause] += once * longest * (2 * longest > float(lost.sum())) * SECOND
             mine = 2 * lost > length
             found.when.setdefault(cause, []).append(Intervals(start[mine], end[mine]))
-        # Many launches are the cause; one that takes most of it may be what happens once.
-        longest = float(launch.max()) * SECOND
-        found.doubt["launch-bound"] += longest * (longest > 0.5 * float(launch.sum()) * SECOND)
         # Whether a call that nobody knows waits for the device is a guess.
         guessed = np.minimum(self.asking.covered(start, end), sync)
         found.doubt["synchronisation"] += UNNAMED * float(guessed.sum()) * SECOND

@@ -195,7 +195,7 @@ def _collectives(found: Account, every: list[OnDevice]) -> None:
         rows, times = device.rows, device.rows.dur[device.comm]
         exposed = device.exposed(device.comm, device.compute) * SECOND / len(every)
         total = float(times.sum()) or 1.0
-        named = np.array([rows.types[one].name for one in rows.type[device.comm]])
+        named = np.array([names.bare(rows.types[one].name) for one in rows.type[device.comm]])
         for name in sorted(set(named.tolist())):
             members = named == name
             mine, calls = float(times[members].sum()), int(members.sum())
@@ -235,7 +235,8 @@ def _waits(every: list[OnDevice]) -> list[Floats]:
 def _imbalance(found: Account, every: list[OnDevice]) -> None:
     """Idle time of devices that have less to do than the busiest counts as waiting for it."""
     work = np.array([device.compute.total for device in every]) * SECOND
-    if work.max() < UNEQUAL * work.mean():
+    found.late = bool(work.max() < UNEQUAL * work.mean())
+    if found.late:
         return
     short = float((work.max() - work).mean()) - found.lost["load-imbalance"]
     idle = {cause: found.lost[cause] for cause in ("host-bound", "launch-bound", "synchronisation")}

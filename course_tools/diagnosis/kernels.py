@@ -45,7 +45,7 @@ class Candidate:
     kind, dtype : what it does, in which format.
     amount : FLOPs and bytes, or nothing.
     bound : s at least on the chip; 0 where not known.
-    name : of the operator, or of the kernel, without its arguments and most of its template's.
+    name : of the operator, or of the kernel without most of what stands in brackets.
     """
 
     def __init__(self, kernel: OpType, operator: OpType | None, chip: Accelerator | None) -> None:
@@ -59,7 +59,7 @@ class Candidate:
         if self.kind in ("copy", "elementwise", "other") and self._converts(called):
             self.kind = "convert"
         self.bound = bound(self.amount, chip, self.kind, self.dtype)
-        bare = kernel.name.removeprefix("void ").partition("(")[0]
+        bare = names.bare(kernel.name)
         self.name = called if operator else bare if len(bare) <= 80 else bare[:77] + "..."
 
     def _converts(self, called: str) -> bool:

@@ -15,7 +15,7 @@ from course_lib.core.checks import EXACT, CourseError, shown
 from course_lib.specs import Accelerator, chips
 from course_lib.specs import chip as chip_by_key
 from course_lib.specs.catalog import accelerator
-from course_tools.diagnosis import gpu, host
+from course_tools.diagnosis import gaps, gpu, host
 from course_tools.diagnosis.account import Account
 from course_tools.diagnosis.causes import FLOW, WHOLES
 from course_tools.diagnosis.kernels import CHAINED, NEAR, TRUSTED
@@ -158,11 +158,11 @@ class Diagnosis(NamedTuple):
 def diagnose(
     path: Path | str | Sequence[Path | str], chip: Accelerator | str | None = None
 ) -> Diagnosis:
-    """Find the cause of a slow step in a trace of torch.profiler or of Nsight Systems.
+    """Find the cause of a slow step in a trace of torch.profiler, of JAX or of Nsight Systems.
 
     Parameters
     ----------
-    path : a trace as `export_chrome_trace` writes it, of torch or vLLM, also packed by gzip or
+    path : a trace as `export_chrome_trace` or `jax.profiler` writes it, also packed by gzip or
         zstd, of any length: it is read in pieces. Or one of each rank of the same steps. Or what
         `nsys export --type sqlite` writes, or the CSV of the report cuda_gpu_trace of `nsys stats`.
     chip : that it was recorded on; the one that the trace names when not given.
@@ -427,10 +427,14 @@ def _advice(found: Account, cause: str, evidence: tuple[Evidence, ...]) -> str:
         return "misaligned"
     if cause == "unknown" and not found.lacks:
         return "spread"
+    if cause == "load-imbalance" and found.late:
+        return "late"
     if cause != "host-bound" or not what:
         return cause
     if found.cold:
         return "start"
+    if what == gaps.NO_ROW:
+        return "silent"
     return "allocator" if names.call(what) == "allocates" else names.host_work(what) or cause
 
 

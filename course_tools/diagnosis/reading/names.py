@@ -87,12 +87,13 @@ def bare(name: str) -> str:
     computes; without the number that Triton's compiler counts its kernels by.
     """
     outer, depth, inside = "", 0, ""
-    for piece in re.split(r"([<>(])", _UNNAMED.sub("", name.removeprefix("void "))):
+    for piece in re.split(r"([<>(])", re.sub(_UNNAMED, "", name.removeprefix("void "))):
         if piece == "(" and not depth:
             break
         depth += (piece == "<") - (piece == ">")
         outer, inside = outer + piece * (not depth and piece != ">"), inside + piece * (depth > 0)
-    called = re.sub(r"^(triton_\w*?)_\d+$", r"\1", outer.strip().rpartition("::")[2])
+    called = outer.strip().rpartition("::")[2]
+    called = re.sub(r"_\d+$", "", called) if called.startswith("triton_") else called
     computes = _FUNCTOR.search(inside)
     return f"{called}<{computes[0]}>" if computes else called or name
 

@@ -65,6 +65,9 @@ class NsysRecording:
         listed = {one for (one,) in self._base.execute("SELECT name FROM sqlite_master")}
         if "StringIds" not in listed:
             some = ", ".join(map(repr, sorted(listed)[:5])) or "none"
+            if any(one.startswith("rocpd_") for one in listed):
+                some = f"{self.path.name} is a database of rocprofv3"
+                raise CourseError(f"{some}: record the step on AMD's device with torch.profiler")
             raise CourseError(f"{self.path.name} is no export of nsys (tables: {some}): {_HOW}")
         if not any(next(self._rows(_KIND + one, "start"), None) for one in [*_DEVICE][:2]):
             # Of a device newer than itself, nsys may record the calls and nothing else.

@@ -40,6 +40,8 @@ _CATEGORIES = {
     **dict.fromkeys(("gpu_memcpy", "memcpy"), COPY),
     **dict.fromkeys(("gpu_memset", "memset"), SET),
 }
+# Threads in which JAX has rows of a device: streams of a GPU, operators of a TPU.
+_XLA_ROWS = re.compile(r"stream|XLA Ops$", re.I)
 _ASIDE = ("user_annotation", "python_function", "overhead", "trace", "ac2g")
 _COLUMNS = {"ts": "d", "dur": "d", "kind": "B", "lane": "H", "type": "I", "ext": "q", "corr": "q"}
 # Kinds of operators whose work hangs on arguments that are no tensors.
@@ -192,8 +194,9 @@ class Rows(NamedTuple):
 
     def lacking(self, keys: Sequence[str]) -> tuple[str, ...]:
         """The keys of what a recording lacks, by the tool that would have to record it."""
-        nsys = ("graph", "shapes", "host") if self.head.get("source") == "nsys" else ()
-        return tuple(f"nsys-{key}" if key in nsys else key for key in keys)
+        tool = str(self.head.get("source"))
+        own = {"nsys": ("graph", "shapes", "host"), "jax": ("shapes",)}.get(tool, ())
+        return tuple(f"{tool}-{key}" if key in own else key for key in keys)
 
     def foremost(self, which: Any, weights: Any) -> tuple[str, float]:
         """The name of the type that has most of the weight of some rows, and its weight."""
@@ -222,6 +225,7 @@ class OncePass:
         self.seen: Counter[str] = Counter()
         self.counted, self.since, self.until = 0, float("inf"), float("-inf")
         self.head: dict[str, Any] = {}
+        self.named: dict[tuple[str, str], str] = {}  # processes and threads, of JAX alone
 
     def filled(self, stream: Stream | NsysRecording) -> "OncePass":
         """It, with all events of a file."""
@@ -240,7 +244,7 @@ class OncePass:
 
     def end(self, head: dict[str, Any], count: int) -> None:
         """Take what stands beside the events, and refuse what holds none."""
-        self.head = head
+        self.head = head | self.head
         if not count:
             raise CourseError(
                 f"{self.path} holds no events: record the step inside the profiler's context"
@@ -256,6 +260,9 @@ class OncePass:
         """Take complete events as they are, and pairs of begin and end as one."""
         if event.ph == "X" or (event.ph is None and event.dur is not None):
             self._take(event)
+        elif event.ph == "M" and event.args and event.name in ("process_name", "thread_name"):
+            thread = str(event.tid) if event.name == "thread_name" else ""
+            self.named[str(event.pid), thread] = str(event.args.name)
         elif event.ph in ("B", "E"):
             held = self.open[str(event.pid), str(event.tid)]
             if event.ph == "B":
@@ -268,7 +275,8 @@ class OncePass:
                     self._take(begun)
 
     def _take(self, event: Event) -> None:
-        category, name = str(event.cat or "").lower(), str(event.name or "")
+        name = str(event.name or "")
+        category = str(event.cat or "").lower() or self._of_xla(event, name)
         self.seen[category] += 1
         kind = _CATEGORIES.get(category, CALL if RUNTIME.fullmatch(category) else None)
         if (kind == OP or category in _ASIDE) and names.host_work(name):
@@ -288,10 +296,23 @@ class OncePass:
             return
         args = event.args or _NO_ARGS
         external = args.external if args.external is not None else args.external_lower
+        joint = args.correlation if args.correlation is not None else args.correlation_id
         lane, type_ = self._lane(event, args, kind), self._type(kind, name, args)
-        row = (start, lasted, kind, lane, type_, whole(external), whole(args.correlation))
+        row = (start, lasted, kind, lane, type_, whole(external), whole(joint))
         for column, value in zip(self.columns.values(), row, strict=True):
             column.append(value)
+
+    def _of_xla(self, event: Event, name: str) -> str:
+        """The category of a row of JAX, which writes none: by its process, its thread, its name."""
+        process = self.named.get((str(event.pid), ""), "")
+        thread = self.named.get((str(event.pid), str(event.tid)), "")
+        found, low = "", name.lower()
+        if process.startswith("/device:") and _XLA_ROWS.match(thread):
+            found = next((one for one in ("memcpy", "memset") if low.startswith(one)), "kernel")
+        elif process.startswith("/host:"):
+            found = "cuda_runtime" if names.call(name) else "operator" * low.startswith("pj")
+        self.head |= {"source": "jax"} if found else {}
+        return found
 
     def _lane(self, event: Event, args: Args, kind: int) -> int:
         lane = (str(event.pid), str(event.tid))

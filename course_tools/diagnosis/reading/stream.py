@@ -49,6 +49,8 @@ class Args(msgspec.Struct):
     external: Any = msgspec.field(default=None, name="External id")
     external_lower: Any = msgspec.field(default=None, name="external id")
     correlation: Any = None
+    correlation_id: Any = None
+    name: Any = None
     device: Any = None
     stream: Any = None
     dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")

@@ -596,6 +596,30 @@ def ranks(seed=0, world=4, collectives=True):
     return pens[0].trace(**about) | {"traceEvents": merged}
 
 
+def of_jax(pen, tpu=False):
+    """The same rows as JAX writes them: no categories, names of processes and threads instead."""
+    thread = "XLA Ops" if tpu else "Stream #16(Compute,MemcpyD2H)"
+    whose = [
+        ("process_name", 1, 0, "/device:TPU:0" if tpu else "/device:GPU:0"),
+        ("thread_name", 1, 7, thread),
+        ("thread_name", 1, 8, "Framework Ops - from #16"),
+        ("process_name", 701, 0, "/host:CPU"),
+    ]
+    rows = [
+        {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+        for what, pid, tid, name in whose
+    ]
+    for row in pen.rows:
+        cat, of = row.pop("cat"), row.pop("args")
+        row["args"] = {"correlation_id": str(of.get("correlation", 0))}
+        row["name"] = "PjitFunction(f)" if cat == "cpu_op" else row["name"]
+        row["pid"] = 701 if row["pid"] == 77 else 1
+        if cat == "gpu_memcpy":
+            row["name"] = "MemcpyD2H"
+        rows += [row] if row["pid"] == 701 else [row, row | {"tid": 8}]
+    return {"traceEvents": rows}
+
+
 def mixed(main, other, times, seed=5):
     """A trace in which one cause takes so many times as long as another."""
     length = {}

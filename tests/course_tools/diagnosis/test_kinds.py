@@ -4,6 +4,8 @@ without a device, chips that no name tells, files of any shape.
 
 import gzip
 import json
+import sqlite3
+from contextlib import closing
 from importlib import import_module
 
 import pytest
@@ -442,3 +444,90 @@ def test_a_name_alone_is_no_sure_sign_of_a_layout(tmp_path):
     for _ in range(50):
         pen.launch("my::op", "transpose_lookup(float const*, float*, int)", 900)
     assert found(tmp_path, pen).confidence < 0.5
+
+
+@pytest.mark.parametrize("late", [0.0, 0.6])
+def test_numbers_of_calls_in_place_of_operators_name_no_operator(tmp_path, late):
+    # Some versions of Kineto do so: whatever operator has that number launched nothing.
+    pen, seen = Pen(), Pen()
+    for one, other in ((pen, "aten::view"), (seen, "aten::view")):
+        for _ in range(20):
+            one.launch("aten::mm", GEMM, 800, [[2048, 2048]] * 2)
+            one.row("cpu_op", other, one.host, 4.0, 77, 77, **{"External id": 5000 + one.n})
+            one.host += 10
+    for row in pen.rows:
+        row["ts"] += late  # the two clocks' fractions
+        if row["cat"] == "kernel":
+            row["args"]["External id"] += 5000
+    one = found(tmp_path, pen)
+    assert [of.name for of in one.operators] == ["aten::mm"]
+    assert one.operators[0].bytes == found(tmp_path, seen).operators[0].bytes
+
+
+@pytest.mark.parametrize("many", [1, 40])
+@pytest.mark.parametrize("device", [True, False])
+def test_one_hole_without_a_row_is_not_surely_the_hosts_loss(tmp_path, many, device):
+    pen = Pen()
+    for _ in range(many + 1):
+        product(pen, 600.0, cpu=12.0 if device else 600.0)
+        pen.host = max(pen.host, pen.gpu_free) + 20_000.0
+    if not device:
+        pen.rows = [row for row in pen.rows if row["cat"] == "cpu_op"]
+    one = found(tmp_path, pen.trace() if device else {"traceEvents": pen.rows})
+    assert (one.cause, one.advice) == ("host-bound", "silent")
+    assert (one.confidence >= 0.6) == (many > 1)
+
+
+@pytest.mark.parametrize("even", [True, False])
+def test_who_waits_for_a_rank_with_as_much_work_is_told_that_its_host_is_late(tmp_path, even):
+    paths = [tmp_path / f"{rank}.json" for rank in range(4)]
+    pens = [Pen(rank) for rank in range(4)]
+    for step in range(20):
+        for rank, pen in enumerate(pens):
+            if even and rank == step % 2:
+                pen.host = max(pen.host, pen.gpu_free) + 6_000.0
+            for _ in range(4 if rank == 1 and not even else 1):
+                pen.gemm(8192, 8192, 4096)
+        end = max(pen.gpu_free for pen in pens) + 90
+        for pen in pens:
+            pen.launch("nccl:all_reduce", others.NCCL, end - pen.gpu_free)
+    for path, pen in zip(paths, pens, strict=True):
+        path.write_text(json.dumps(pen.trace()))
+    one = diagnosis.diagnose(paths)
+    assert one.cause == "load-imbalance"
+    assert one.advice == ("late" if even else "load-imbalance")
+
+
+@pytest.mark.parametrize("tpu", [False, True])
+@pytest.mark.parametrize("name", ["launch_bound", "host_bound_quiet", "synchronisation", "copies"])
+def test_a_trace_of_jax_is_read_as_one_of_torch(tmp_path, name, tpu):
+    (cause, make), pen = MAKERS[name], Pen()
+    make(pen)
+    one = found(tmp_path, others.of_jax(pen, tpu))
+    assert one.cause == cause
+    assert "jax-shapes" in one.cannot_tell
+
+
+@pytest.mark.parametrize("kernel", ["(anonymous namespace)::mine", "at::native::<unnamed>::mine"])
+def test_a_kernel_of_a_namespace_without_a_name_has_one(tmp_path, kernel):
+    pen = Pen(shapes=False)
+    for _ in range(20):
+        pen.launch("my::op", f"void {kernel}<(int)4, float>(float*, int)", 900)
+    pen.rows = [row for row in pen.rows if row["cat"] != "cpu_op"]
+    assert [of.name for of in found(tmp_path, pen).operators] == ["mine"]
+
+
+def test_a_name_without_an_end_leaves_room_in_a_table(tmp_path):
+    pen = Pen(shapes=False)
+    for _ in range(20):
+        pen.launch("my::op", "Cijk_Alik_Bljk_" * 40, 900)
+    pen.rows = [row for row in pen.rows if row["cat"] != "cpu_op"]
+    assert len(found(tmp_path, pen).operators[0].name) <= 80
+
+
+def test_a_database_of_another_profiler_is_named(tmp_path):
+    file = tmp_path / "1_results.db"
+    with closing(sqlite3.connect(file)) as base:
+        base.execute("CREATE TABLE rocpd_kernel_dispatch_1 (id INTEGER)")
+    with pytest.raises(CourseError, match=r"rocprofv3.*torch\.profiler"):
+        diagnosis.diagnose(file)
