@@ -318,6 +318,7 @@ def moved_once(model: Any, batch: Any, fresh: Any, seen: Any, fm: Any, tp: Any, 
     kept = 0.0
     if model.kind == "decoder":
         kept = cache_bytes(model, fm) * weights.cached_tokens(model, seen)
+        kept = kept + weights.state_bytes(model, fm, 1 + np.minimum(seen - fresh, 1))
     return found + batch * (out * x + kept) / chips
 
 
@@ -392,7 +393,8 @@ def memory(
     in_flight = checks.nonnegative("tokens", tokens)
     checks.together(batch=sequences, context=length, tokens=in_flight)
     each = cache_bytes(one, fm, tp=chips) if one.kind == "decoder" else 0
-    cached = sequences * weights.cached_tokens(one, length) * each
+    kept = weights.cached_tokens(one, length, True) * each + weights.state_bytes(one, fm) / chips
+    cached = sequences * kept
     _, wide, groups = weights.layout(one, chips, ep)
     active = in_flight * weights.activation_bytes(one, 1, fm, tp=chips)
     return Memory(weight_bytes(one, fm, tp=chips, ep=wide), cached / groups, active / groups)

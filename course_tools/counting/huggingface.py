@@ -11,12 +11,14 @@ from course_tools.counting import quantization
 from course_tools.counting.quantization import is_size
 
 # Architectures of RMS norms and ordinary MLPs.
-PLAIN = "llama mistral qwen2 qwen3 gemma phi3 granite smollm3 arcee seed_oss olmo2 gemma3"
+PLAIN = "llama mistral qwen2 qwen3 gemma phi3 granite smollm3 arcee seed_oss olmo2 gemma3 granite_h"
 # Architectures of norms with a bias.
 LAYERED = "gpt2 gpt_bigcode gpt_neox opt bloom falcon starcoder2 stablelm nemotron"
 # Architectures of RMS norms and experts, and the keys that say how many; and sizes of Gemma 3's
 # text that published configurations leave to the architecture.
 EXPERTS, GEMMA = quantization.CALLED["experts"], quantization.CALLED["gemma"]
+# Architectures some layers of which keep a state, and the keys of its sizes.
+STATES = quantization.CALLED["states"]
 GPT = ["gpt2", "gpt_bigcode"]
 # Architectures whose first layers may have no experts.
 DEEP = ["glm4_moe", "deepseek_v2", "deepseek_v3"]
@@ -57,6 +59,8 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
             for key in of:
                 if key != "model_type":
                     config[key] = of[key]
+    if kind == "granitemoehybrid" and config.get("num_local_experts") == 0:
+        kind = "granite_h"
     if kind is None:
         return refusal("key", "model_type", None)
     if not is_known(kind):
@@ -78,6 +82,10 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
             return refusal("value", given, found)
         got[name], keys[name] = found, given
 
+    for key in STATES.get(kind, []):
+        if not is_size(config.get(key), 1):
+            lacks = config.get(key) is None
+            return refusal("key" if lacks else "value", key, config.get(key))
     bad = mistyped(config)
     if bad is None:
         bad = unlike(kind, config)
@@ -101,13 +109,13 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         each = width // heads
     normed = "all" if kind in ["olmo2", "olmoe"] else ""
     asked = kind == "glm4_moe" and config.get("use_qk_norm", False)
-    if asked or kind in ["qwen3", "qwen3_moe", "gemma3"]:
+    if asked or kind in ["qwen3", "qwen3_moe", "qwen3_next", "gemma3"]:
         normed = "head"
     context = got["context"] if "context" in got else config.get("seq_length", 2048)
     positions = context if kind in GPT else context + 2 if kind == "opt" else 0
     window = window_of(kind, config)
     windowed = 0
-    if kind in ["gpt_oss", "gemma3"] and window is not None:
+    if kind in ["gpt_oss", "gemma3", "llama4_text"] and window is not None:
         windowed = windowed_of(kind, config, layers)
         if windowed > layers:
             return refusal("value", "layer_types", config.get("layer_types"))
@@ -125,12 +133,21 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     if kind in list(EXPERTS):
         dense = got["dense"] if kind in DEEP else 0
         own = "of each expert" in got  # an expert has a size of its own
+        shared = (config.get("n_shared_experts") or 0) if kind in DEEP else 0
+        if kind == "llama4_text":
+            dense, shared = layers - layers // config.get("interleave_moe_layer_step", 1), 1
+        if "of shared experts" in got:
+            each_has = got["of each expert"] if own else ffn
+            shared = got["of shared experts"] // each_has
+            if shared * each_has != got["of shared experts"]:
+                key = keys["of shared experts"]
+                return refusal("value", key, config.get(key))
         experts = {
             "count": got["experts"],
             "active": got["active"],
-            "shared": (config.get("n_shared_experts") or 0) if kind in DEEP else 0,
+            "shared": shared,
             "dense_layers": dense,
-            "dense_ffn": ffn if own else None,
+            "dense_ffn": ffn if own else config.get("intermediate_size_mlp"),
             # Elsewhere what evens out the load is a buffer, not a parameter.
             "router_bias": kind == "gpt_oss",
         }
@@ -138,6 +155,11 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     other: dict[str, Any] = {}
     if kind == "gpt_oss":
         other["sinks"] = layers * heads
+    if kind == "qwen3_next":
+        other["gates"] = layers * width
+    kept = recurrent_of(kind, config, layers)
+    if kept is not None:
+        other["states"] = kept[1]
     if kind == "gemma3" and seeing is not None:
         other["vision"] = seen_by(seeing, width)
         if other["vision"] is None:
@@ -171,6 +193,9 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         "qk_norm": normed,
         "experts": experts,
         "latent": latent,
+        "recurrent": None if kept is None else kept[0],
+        "chunked": kind == "llama4_text" and windowed > 0,
+        "gated_attention": kind == "qwen3_next",
         "declared": quantization.declared(config, layers, dense, tied),
         "other": other,
     }
@@ -202,13 +227,19 @@ def size_names(kind: str) -> dict[str, list[str]]:
         names["context"] = ["n_positions", "max_position_embeddings"]
         return names
     names["ffn"] = ["ffn_dim"] if kind == "opt" else ["intermediate_size"]
+    if kind == "granite_h":
+        names["ffn"] = ["shared_intermediate_size"]
     if kind in list(EXPERTS):
         names["experts"] = EXPERTS[kind]
         if kind in DEEP:
             names["dense"] = ["first_k_dense_replace"]
         names["active"] = ["num_experts_per_tok"]
-        if kind in DEEP or kind == "qwen3_moe":
+        if kind in DEEP or kind in ["qwen3_moe", "qwen3_next"]:
             names["of each expert"] = ["moe_intermediate_size"]
+        if kind == "qwen3_next":
+            names["of shared experts"] = ["shared_expert_intermediate_size"]
+        if kind == "granitemoehybrid":
+            names["of shared experts"] = ["shared_intermediate_size"]
     if kind in LATENT:
         names["kv_rank"] = ["kv_lora_rank"]
         names["nope"] = ["qk_nope_head_dim"]
@@ -239,7 +270,7 @@ def unlike(kind: str, config: dict[str, Any]) -> str | None:
     """The key by which a configuration asks for what `Transformer` does not have; `None` if none
     does.
     """
-    lacking = ["add_cross_attention", "qk_layernorm"]
+    lacking = ["add_cross_attention", "qk_layernorm", "mamba_proj_bias"]
     if kind == "stablelm":
         lacking.append("use_parallel_residual")  # one norm in each block instead of two
     if kind in LATENT:
@@ -253,7 +284,7 @@ def unlike(kind: str, config: dict[str, Any]) -> str | None:
             return "parallel_attn"
         if config.get("num_ln_in_parallel_attn") == 1:
             return "num_ln_in_parallel_attn"
-    if kind == "qwen3_moe":
+    if kind in ["qwen3_moe", "qwen3_next"]:
         if config.get("decoder_sparse_step", 1) != 1:
             return "decoder_sparse_step"
         if len(config.get("mlp_only_layers") or []) > 0:
@@ -264,8 +295,13 @@ def unlike(kind: str, config: dict[str, Any]) -> str | None:
                 return key
         if config.get("word_embed_proj_dim", config["hidden_size"]) != config["hidden_size"]:
             return "word_embed_proj_dim"
+    taken = ["full_attention", "sliding_attention"]
+    if kind in list(STATES):
+        taken = ["full_attention", "attention", "linear_attention", "mamba"]
+    elif kind == "llama4_text":
+        taken = ["full_attention", "chunked_attention"]
     for one in config.get("layer_types") or []:
-        if one not in ["full_attention", "sliding_attention"]:
+        if one not in taken:
             return "layer_types"
     return None
 
@@ -296,11 +332,51 @@ def biases_of(kind: str, config: dict[str, Any]) -> list[str]:
     return found
 
 
+def recurrent_of(kind: str, config: dict[str, Any], layers: int) -> Any:
+    """Layers that keep a state, as `Recurrent` takes them, and the parameters that they have beside
+    their products; `None` where there is none.
+    """
+    if kind not in list(STATES):
+        return None
+    size = [config[key] for key in STATES[kind]]
+    types = config.get("layer_types")
+    if types is not None:
+        many = len([one for one in types if one in ["linear_attention", "mamba"]])
+    elif kind == "qwen3_next":
+        many = layers - layers // config.get("full_attention_interval", 4)
+    else:
+        many = layers
+    if many == 0:
+        return None
+    groups, heads, of_key, of_value, kernel = size[0], size[1], size[2], size[3], size[4]
+    # The gated delta rule [yang2024], or Mamba-2 with a head's numbers as its values.
+    delta = kind == "qwen3_next"
+    common, inner = 2 * groups * of_key, heads * of_value
+    channels = common + inner
+    own = channels * kernel + (2 * heads + of_value if delta else 3 * heads + inner)
+    if not delta and config.get("mamba_conv_bias", True):
+        own += channels
+    found = {
+        "layers": many,
+        "heads": groups if delta else heads,
+        "inputs": channels + inner + (2 if delta else 1) * heads,
+        "common": 0 if delta else common,
+        "inner": inner,
+        "state": of_key * inner,
+        "tail": kernel * channels,
+        "update": 7 if delta else 5,
+    }
+    return [found, many * own]
+
+
 def windowed_of(kind: str, config: dict[str, Any], layers: int) -> int:
     """Layers that look at a window only."""
     types = config.get("layer_types")
     if types is not None:
-        return len([one for one in types if one == "sliding_attention"])
+        return len([one for one in types if one in ["sliding_attention", "chunked_attention"]])
+    if kind == "llama4_text":
+        turned = config.get("no_rope_layers") or []
+        return len([one for one in turned if one]) if len(turned) > 0 else layers - layers // 4
     if kind == "gpt_oss":
         return (layers + 1) // 2
     pattern: int = config.get("sliding_window_pattern", 6)
@@ -311,8 +387,10 @@ def window_of(kind: str, config: dict[str, Any]) -> Any:
     """Tokens after which keys leave a sliding window, so that attention is another; `None` without
     one.
     """
-    if kind in ["glm4_moe", "olmo2", "seed_oss"]:
+    if kind in ["glm4_moe", "olmo2", "seed_oss", *list(STATES)]:
         return None
+    if kind == "llama4_text":
+        return config.get("attention_chunk_size")
     usual = 4096 if kind == "mistral" else 128 if kind == "gpt_oss" else None
     types = config.get("layer_types")
     if kind in ["qwen2", "qwen3", "qwen3_moe", "smollm3"]:

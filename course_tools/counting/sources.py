@@ -13,13 +13,16 @@ import msgspec
 from course_lib.core.checks import CourseError, known, shown, text, unfit
 from course_lib.specs import Model, Transformer, model, models
 from course_lib.specs.provenance import Figure, as_record
-from course_tools.counting.building import limit_of
+from course_tools.counting.building import from_transformers, limit_of
 from course_tools.counting.headers import SUFFIXES, stored
 from course_tools.counting.huggingface import is_known, size_names, sizes
 from course_tools.counting.quantization import CALLED
 from course_tools.files import DATA, read_rows
 
 _SAID = CALLED["said"]
+# What may see or hear beside a text, and what is said once for all of them.
+SENSES = ("vision", "audio")
+OUTER = "quantization_config compression_config torch_dtype dtype tie_word_embeddings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +167,34 @@ def _configured(name: str, config: dict[str, Any]) -> Named:
     config = _described(config)
     heads = [str(one) for one in config.get("architectures") or ()]
     found: dict[str, Any] = {"refused": "architecture", "value": None}
-    if not heads or any("CausalLM" in one or "LMHead" in one for one in heads):
+    writes = ("CausalLM", "LMHead", "ConditionalGeneration")
+    if not heads or any(word in one for one in heads for word in writes):
         found = sizes(config)
+    inner = config.get("text_config")
+    if found["refused"] == "architecture" and isinstance(inner, dict):
+        return Named(name, model=_with_others(config, inner, name), config=config)
     # Sizes that are missing or wrong are the reader's to mend; what no Transformer has is traced: a
     # value, too, that some architecture could have.
     refused, value = found["refused"], found["value"] if found["refused"] else None
     other = isinstance(value, bool | list | dict | None) or (isinstance(value, int) and value > 0)
     traced = refused == "architecture" or (refused == "value" and other)
     return Named(name, model=None if traced else from_config(config, name), config=config)
+
+
+def _with_others(config: dict[str, Any], inner: dict[str, Any], name: str) -> Transformer | None:
+    """The text's part of a model that sees or hears, where sizes describe it, with what all else
+    adds up to where transformers can build it; `None` where one of the two is not so.
+    """
+    given = {key: config[key] for key in OUTER.split() if key in config} | inner
+    if sizes(given)["refused"] or not any(f"{sense}_config" in config for sense in SENSES):
+        return None
+    one = from_config(given, name)
+    try:
+        tied = {"tie_word_embeddings": one.head == "tied"}
+        rest = from_transformers(config | tied).parameters - one.parameters
+    except CourseError:
+        return None
+    return msgspec.structs.replace(one, other={**one.other, "senses": rest}) if rest > 0 else None
 
 
 def from_config(config: Mapping[str, Any], name: str = "") -> Transformer:

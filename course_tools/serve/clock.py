@@ -14,9 +14,11 @@ from course_lib.core import summed
 from course_lib.core.checks import CourseError, count, nonnegative, single
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder
+from course_lib.specs.configurations import attending
 from course_lib.workloads import llm
-from course_lib.workloads.precision import FormatOptions, of_model
-from course_lib.workloads.transformer import operators
+from course_lib.workloads.precision import FormatOptions, Formats, of_model
+from course_lib.workloads.transformer import operators, recurrence_of
+from course_lib.workloads.weights import layout, state_bytes
 from course_tools.calibrate import calibration
 from course_tools.calibrate.errors import evidence_of
 from course_tools.calibrate.kernels import kernels_of, overlapped
@@ -48,6 +50,15 @@ class StepTimeModel:
     # sequence, token: byte of attention that each new token moves, and each token in a cache
     sequence: float = 0.0
     token: float = 1.0
+    # full, windowed, window, chunked: how many times that is, in layers that look at all tokens and
+    # at a window's, with its tokens as a model has them
+    full: float = 1.0
+    windowed: float = 0.0
+    window: int = 0
+    chunked: bool = False
+    # Of layers that keep a state, byte of a pass over it, of a sequence beside, and of a new token,
+    # and FLOP of a new token.
+    state: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     # step, prompt, first: s that the host adds to each step, that one with a part of a prompt takes
     # at least, and that a request takes before its first step
     step: float = 0.0
@@ -63,18 +74,38 @@ class StepTimeModel:
     source: str
     evidence: str = ""  # rows of the table of errors
 
-    def seconds(self, tokens: int, sequences: int, pairs: float, new: float, seen: float) -> float:
+    def seconds(
+        self,
+        tokens: int,
+        sequences: int,
+        pairs: float,
+        new: float,
+        seen: float,
+        near: tuple[float, float] = (0.0, 0.0),
+        passes: float = 0.0,
+    ) -> float:
         """S of a step of so many tokens and sequences; `pairs` are tokens times what each looks at,
-        summed, and attention writes `new` tokens and reads `seen` in the caches.
+        summed, and attention writes `new` tokens and reads `seen` in the caches; `near` are both in
+        layers with a window, and `passes` go over sequences' states.
         """
-        busy = self.math * self.flops * pairs
+        took = self.full * float(self._attends(pairs, new, seen))
+        if self.windowed:
+            took += self.windowed * float(self._attends(near[0], new, near[1]))
+        took += self._keeps(sequences, new, passes)
+        return float(self.tokens[tokens] + self.heads[sequences] + self.launches + took + self.step)
+
+    def _attends(self, pairs: Any, new: float, seen: Any) -> Any:
+        """S of attention where a layer looks at so much."""
         moved = self.memory * (self.sequence * new + self.token * seen)
-        # `overlapped` of two floats, which a simulation asks for at each step.
-        longer, shorter = max(busy, moved), min(busy, moved)
-        attention = longer * (1 + (shorter / longer) ** self.order) ** (1 / self.order)
-        return float(
-            self.tokens[tokens] + self.heads[sequences] + self.launches + attention + self.step
-        )
+        return overlapped(self.math * self.flops * pairs, moved, self.order)
+
+    def _keeps(self, sequences: int, new: float, passes: float) -> float:
+        """S of the layers that keep a state."""
+        each, own, fresh, flops = self.state
+        if not each:
+            return 0.0
+        moved = self.memory * (each * passes + own * sequences + fresh * new)
+        return float(overlapped(self.math * flops * new, moved, self.order))
 
     def ends(self) -> list["StepTimeModel"]:
         """The same at the two ends of the range."""
@@ -84,15 +115,19 @@ class StepTimeModel:
             for by, wait in zip(self.steps, self.waits, strict=True)
         ]
 
-    def decoding(self, sequences: int, seen: float, steps: int) -> NDArray[np.float64]:
+    def decoding(
+        self, sequences: int, seen: float, steps: int, near: float = 0.0, rising: int = 0
+    ) -> NDArray[np.float64]:
         """So many decode steps one after another, the first of which reads `seen` tokens, the new
-        ones included, and each next one more for each sequence.
+        ones included, and each next one more for each sequence; in layers with a window `near`, and
+        one more for each that is `rising`.
         """
-        reads = seen + sequences * np.arange(steps)
-        busy = self.math * self.flops * reads
-        moved = self.memory * (self.sequence * sequences + self.token * reads)
+        done = np.arange(steps)
+        reads, close = seen + sequences * done, near + rising * done
         fixed = self.tokens[sequences] + self.heads[sequences] + self.launches + self.step
-        return np.asarray(fixed + overlapped(busy, moved, self.order))
+        took = self.full * self._attends(reads, sequences, reads)
+        took = took + self.windowed * self._attends(close, sequences, close)
+        return np.asarray(fixed + took + self._keeps(sequences, sequences, 2.0 * sequences))
 
 
 def step_times(
@@ -126,7 +161,7 @@ def step_times(
     >>> abs(took / step.lower - 1) < 1e-9
     True
     """
-    one, on = decoder(model), accelerator(chip)
+    one, on = decoder(model, windows=True), accelerator(chip)
     fm, engine = of_model(one, on, **formats), engine.on(on)
     shared: dict[str, Any] = {
         "tp": engine.tensor_parallel_size,
@@ -150,10 +185,15 @@ def step_times(
     launched = sum(float(np.max(each.kernels)) for each in (*parts.values(), head))
     del parts["attention"]
     # What one token more in the caches adds to attention, and what is left for the new one.
-    work = operators(one, 1, 1, np.array([1.0, 2.0]), fm, **shared)["attention"]["attention"]
-    alone, moved = bounded(work, on), np.asarray(work.bytes)
-    flops, token = (float(np.diff(each)[0]) for each in (np.asarray(work.flops), moved))
-    math_, memory = float(np.asarray(alone.t_math)[1] / np.asarray(work.flops)[1]), 1 / on.bandwidth
+    first, second = (operators(one, 1, 1, n, fm, **shared)["attention"] for n in (1, 2))
+    plain = "attention" if "attention" in second else "window"
+    work = second[plain]
+    moved, layers = float(first[plain].bytes), float(work.kernels)
+    flops, token = (
+        float(getattr(work, of) - getattr(first[plain], of)) / layers for of in ("flops", "bytes")
+    )
+    math_, memory = float(bounded(work, on).t_math / work.flops), 1 / on.bandwidth
+    attends = sum(float(each.kernels) for each in second.values())
     launches, order, source, host = 0.0, inf, "lower bounds from datasheets", dict[str, Any]()
     rows: list[str] = []
     if found is not None:
@@ -162,7 +202,7 @@ def step_times(
         c = msgspec.structs.replace(found.constants, bandwidth=reached)
         found = msgspec.structs.replace(found, constants=c)
         math_, memory, order = math_ / c.compute, memory / c.bandwidth, c.overlap
-        launches = float(work.kernels) * (c.overhead + found.engine.gap)
+        launches = attends * (c.overhead + found.engine.gap)
         source = f"{engine.source}; {found.source}"
         rows = [evidence_of(f"services, {engine.name}, {what}", on, False) for what in TESTED]
         doubt = 0.0 if on.key in engine.measured else found.log_sigma
@@ -190,13 +230,29 @@ def step_times(
         memory=memory,
         order=order,
         flops=flops,
-        sequence=float(moved[0]) - token,
+        sequence=moved / layers - token,
         token=token,
+        full=float(attending(one) - one.windowed),
+        windowed=float(one.windowed),
+        window=one.window,
+        chunked=one.chunked,
+        state=_state_of(one, fm, shared),
         calibrated=found is not None,
         source=source,
         evidence="; ".join(rows),
         **host,
     )
+
+
+def _state_of(one: Transformer, fm: Formats, shared: Any) -> tuple[float, float, float, float]:
+    """Of layers that keep a state, what `StepTimeModel` has of them, of one group's sequences."""
+    tp, _, groups = layout(one, shared["tp"], shared["ep"])
+    if one.recurrent is None:
+        return 0.0, 0.0, 0.0, 0.0
+    tail = float(state_bytes(one, fm, 0)) / tp / groups
+    each = float(state_bytes(one, fm)) / tp / groups - tail
+    work = recurrence_of(one, 1 / groups, 1, 1, fm, tp)
+    return each, tail, float(work.bytes) - each - tail, float(work.flops)
 
 
 def linear_step_times(
