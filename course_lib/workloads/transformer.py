@@ -2,7 +2,6 @@
 it calls keep to what `course_press.outputs.translate` can say in JavaScript: pages count a step so.
 """
 
-from dataclasses import replace
 from math import comb
 from typing import Any
 
@@ -94,46 +93,6 @@ def works_of(
         visited = rows * one.visits
         found[one.part][one.name] = product_of(one, visited, met, fm, visited * one.routed)
     return found
-
-
-def mixed_operators(
-    model: Transformer,
-    new: ArrayLike,
-    context: ArrayLike,
-    fm: Formats,
-    *,
-    tp: int = 1,
-    ep: int = 1,
-    skew: float = 1.0,
-) -> dict[str, dict[str, Work]]:
-    """`operators` of a step whose sequences differ: `new` tokens of each and its `context` with
-    them, lists of one length.
-
-    Weights are read once for all tokens, and attention is one kernel a layer for all sequences. The
-    head sees the last token of each. Latent attention works on the latent vectors where any
-    decodes.
-    """
-    require(model, fm)
-    _, each, seen = passed(1, new, context)
-    each, seen = np.broadcast_arrays(np.atleast_1d(each), np.atleast_1d(seen))
-    sequences, tokens = float(each.size), float(each.sum())
-    decoding = bool(np.any((each == 1) & (seen > 1)))
-    tp, ep, groups = layout(model, tp, ep)
-    found = works_of(model, sequences / groups, tokens / sequences, tokens, fm, tp, decoding, True)
-    of_each = attention_of(model, 1.0 / groups, each, seen, fm, tp, decoding, True)
-    # A mixed step's attention is known by the longest piece of a prompt and the mean context.
-    typical = sequences / groups, float(np.max(each)), float(np.mean(seen))
-    for name, work in of_each.items():
-        one = found["attention"][name]
-        found["attention"][name] = replace(
-            one,
-            flops=float(np.sum(work.flops)),
-            bytes=float(np.sum(work.bytes)),
-            shape=(*typical, *one.shape[3:])
-            if one.kind == "attention" and one.shape
-            else one.shape,
-        )
-    return _spread_experts(found, model, tokens, fm, ep, skew)
 
 
 def _spread_experts(

@@ -16,7 +16,11 @@ PLAIN = "llama mistral qwen2 qwen3 gemma phi3 granite smollm3 arcee seed_oss olm
 LAYERED = "gpt2 gpt_bigcode gpt_neox opt bloom falcon starcoder2 stablelm nemotron"
 # Architectures of RMS norms and experts, and the keys that say how many; and sizes of Gemma 3's
 # text that published configurations leave to the architecture.
-EXPERTS, GEMMA = quantization.CALLED["experts"], quantization.CALLED["gemma"]
+SIZES, GEMMA = quantization.CALLED["sizes"], quantization.CALLED["gemma"]
+EXPERTS = [kind for kind in SIZES if "experts" in SIZES[kind]]
+# Which products have a bias, or the switch that says so, and architectures where it is on if it is
+# not said.
+BIASES, BIASED = quantization.CALLED["biases"], "starcoder2 gpt_neox seed_oss gpt_oss"
 # Architectures some layers of which keep a state, and the keys of its sizes.
 STATES = quantization.CALLED["states"]
 GPT = ["gpt2", "gpt_bigcode"]
@@ -83,9 +87,10 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         got[name], keys[name] = found, given
 
     for key in STATES.get(kind, []):
+        if config.get(key) is None:  # which transformers has a size for
+            return refusal("architecture", kind, None)
         if not is_size(config.get(key), 1):
-            lacks = config.get(key) is None
-            return refusal("key" if lacks else "value", key, config.get(key))
+            return refusal("value", key, config.get(key))
     bad = mistyped(config)
     if bad is None:
         bad = unlike(kind, config)
@@ -130,7 +135,7 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         ffn = config.get(inner) or 4 * width
     experts = None
     dense = layers
-    if kind in list(EXPERTS):
+    if kind in EXPERTS:
         dense = got["dense"] if kind in DEEP else 0
         own = "of each expert" in got  # an expert has a size of its own
         shared = (config.get("n_shared_experts") or 0) if kind in DEEP else 0
@@ -208,44 +213,20 @@ def refusal(refused: str, name: str, value: Any) -> dict[str, Any]:
 
 def is_known(kind: Any) -> bool:
     """Whether it is an architecture that is read here."""
-    return kind in PLAIN.split(" ") or kind in LAYERED.split(" ") or kind in list(EXPERTS)
+    return kind in PLAIN.split(" ") or kind in LAYERED.split(" ") or kind in EXPERTS
 
 
 def size_names(kind: str) -> dict[str, list[str]]:
     """The keys under which an architecture keeps each size that it must name; the first is told."""
-    gpt = kind in GPT
-    names = {
-        "layers": ["n_layer", "num_hidden_layers"] if gpt else ["num_hidden_layers", "n_layer"],
-        "width": ["n_embd", "hidden_size"] if gpt else ["hidden_size", "n_embed"],
-        "heads": ["n_head", "num_attention_heads"] if gpt else ["num_attention_heads", "n_head"],
-        "vocab": ["vocab_size"],
-    }
-    if kind in ["bloom", "falcon"]:
-        return names  # positions are of the scores: no size of theirs
-    names["context"] = ["max_position_embeddings"]
-    if gpt:
-        names["context"] = ["n_positions", "max_position_embeddings"]
-        return names
-    names["ffn"] = ["ffn_dim"] if kind == "opt" else ["intermediate_size"]
-    if kind == "granite_h":
-        names["ffn"] = ["shared_intermediate_size"]
-    if kind in list(EXPERTS):
-        names["experts"] = EXPERTS[kind]
-        if kind in DEEP:
-            names["dense"] = ["first_k_dense_replace"]
-        names["active"] = ["num_experts_per_tok"]
-        if kind in DEEP or kind in ["qwen3_moe", "qwen3_next"]:
-            names["of each expert"] = ["moe_intermediate_size"]
-        if kind == "qwen3_next":
-            names["of shared experts"] = ["shared_expert_intermediate_size"]
-        if kind == "granitemoehybrid":
-            names["of shared experts"] = ["shared_intermediate_size"]
-    if kind in LATENT:
-        names["kv_rank"] = ["kv_lora_rank"]
-        names["nope"] = ["qk_nope_head_dim"]
-        names["rope"] = ["qk_rope_head_dim"]
-        names["value"] = ["v_head_dim"]
-    return names
+    names: dict[str, list[str]] = {}
+    for of in [SIZES["all"], SIZES.get(kind, {})]:
+        for name in of:
+            names[name] = of[name]
+    found: dict[str, list[str]] = {}
+    for name in names:
+        if len(names[name]) > 0:  # none are those that follow from others
+            found[name] = names[name]
+    return found
 
 
 def mistyped(config: dict[str, Any]) -> str | None:
@@ -308,27 +289,15 @@ def unlike(kind: str, config: dict[str, Any]) -> str | None:
 
 def biases_of(kind: str, config: dict[str, Any]) -> list[str]:
     """Which products have a bias."""
-    every = ["qkv", "out", "mlp"]
-    if kind in ["gpt2", "gpt_bigcode", "opt", "bloom"]:
-        return every
-    if kind == "starcoder2":
-        return every if config.get("use_bias", True) else []
-    if kind == "falcon":
-        return every if config.get("bias", False) else []
-    if kind == "gpt_neox":
-        return every if config.get("attention_bias", True) else ["mlp"]
-    if kind == "qwen2" or (kind == "stablelm" and config.get("use_qkv_bias", False)):
-        return ["qkv"]
-    if kind in ["stablelm", "mistral", "mixtral", "phi3", "deepseek_v2", "deepseek_v3"]:
-        return []
-    both = config.get("attention_bias", kind in ["seed_oss", "gpt_oss"])
-    found = ["qkv"] if both else []
-    out = config.get("attention_out_bias", False) if kind == "seed_oss" else both
-    if out and kind != "glm4_moe":
-        found.append("out")
-    of_mlp = kind in ["llama", "granite", "smollm3", "arcee", "seed_oss", "nemotron"]
-    if kind == "gpt_oss" or (of_mlp and config.get("mlp_bias", False)):
-        found.append("mlp")
+    found = []
+    for name in BIASES["usual"]:
+        given = BIASES.get(kind, BIASES["usual"])[name]
+        if given in ["always", "never"]:
+            has = given == "always"
+        else:
+            has = config.get(given, kind in BIASED.split(" "))
+        if has:
+            found.append(name)
     return found
 
 

@@ -82,15 +82,17 @@ def configurations() -> Mapping[str, Configuration]:
 
 
 def configured(key: str) -> Named:
-    """One of `configurations`, to be traced.
+    """One of `configurations`, to be traced where no sizes describe it; or a key of the table.
 
     Examples
     --------
     >>> configured("qwen3-next-80b-a3b").limit
     262144
     """
+    if key in models():
+        return Named(key, model=model(key))
     path = DATA / "configs" / f"{known('model', key, configurations())}.json"
-    return Named(key, config=config_of(path.read_text(encoding="utf-8"), key))
+    return _configured(key, config_of(path.read_text(encoding="utf-8"), key))
 
 
 def named(given: str, written: str | None = None) -> Named:
@@ -113,7 +115,7 @@ def named(given: str, written: str | None = None) -> Named:
     text("given", given)
     if given == "-":
         return _configured("config", config_of(written or "", "standard input"))
-    if given in configurations():
+    if given in configurations() or given in models():
         return configured(given)
     path = Path(given)
     path = path / "config.json" if path.is_dir() and given not in models() else path

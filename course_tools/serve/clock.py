@@ -50,9 +50,8 @@ class StepTimeModel:
     # sequence, token: byte of attention that each new token moves, and each token in a cache
     sequence: float = 0.0
     token: float = 1.0
-    # full, windowed, window, chunked: how many times that is, in layers that look at all tokens and
-    # at a window's, with its tokens as a model has them
-    full: float = 1.0
+    # windowed, window, chunked: layers that look at a window's tokens over those that look at all,
+    # and what the model says of it
     windowed: float = 0.0
     window: int = 0
     chunked: bool = False
@@ -88,24 +87,22 @@ class StepTimeModel:
         summed, and attention writes `new` tokens and reads `seen` in the caches; `near` are both in
         layers with a window, and `passes` go over sequences' states.
         """
-        took = self.full * float(self._attends(pairs, new, seen))
-        if self.windowed:
-            took += self.windowed * float(self._attends(near[0], new, near[1]))
-        took += self._keeps(sequences, new, passes)
+        took = self._attends((pairs, seen), near, new, sequences, passes)
         return float(self.tokens[tokens] + self.heads[sequences] + self.launches + took + self.step)
 
-    def _attends(self, pairs: Any, new: float, seen: Any) -> Any:
-        """S of attention where a layer looks at so much."""
-        moved = self.memory * (self.sequence * new + self.token * seen)
-        return overlapped(self.math * self.flops * pairs, moved, self.order)
-
-    def _keeps(self, sequences: int, new: float, passes: float) -> float:
-        """S of the layers that keep a state."""
+    def _attends(self, far: Any, near: Any, new: float, sequences: int, passes: float) -> Any:
+        """S of attention, of pairs and tokens looked at in layers that see all and those with a
+        window, and of what keeps a state.
+        """
         each, own, fresh, flops = self.state
-        if not each:
-            return 0.0
-        moved = self.memory * (each * passes + own * sequences + fresh * new)
-        return float(overlapped(self.math * flops * new, moved, self.order))
+        moved, took = each * passes + own * sequences + fresh * new, 0.0
+        if moved:
+            took = overlapped(self.math * flops * new, self.memory * moved, self.order)
+        for layers, (pairs, seen) in ((1.0, far), (self.windowed, near)):
+            if layers:
+                reads = self.memory * (self.sequence * new + self.token * seen)
+                took = took + layers * overlapped(self.math * self.flops * pairs, reads, self.order)
+        return took
 
     def ends(self) -> list["StepTimeModel"]:
         """The same at the two ends of the range."""
@@ -125,9 +122,8 @@ class StepTimeModel:
         done = np.arange(steps)
         reads, close = seen + sequences * done, near + rising * done
         fixed = self.tokens[sequences] + self.heads[sequences] + self.launches + self.step
-        took = self.full * self._attends(reads, sequences, reads)
-        took = took + self.windowed * self._attends(close, sequences, close)
-        return np.asarray(fixed + took + self._keeps(sequences, sequences, 2.0 * sequences))
+        looks = (reads, reads), (close, close)
+        return np.asarray(fixed + self._attends(*looks, sequences, sequences, 2.0 * sequences))
 
 
 def step_times(
@@ -185,15 +181,11 @@ def step_times(
     launched = sum(float(np.max(each.kernels)) for each in (*parts.values(), head))
     del parts["attention"]
     # What one token more in the caches adds to attention, and what is left for the new one.
-    first, second = (operators(one, 1, 1, n, fm, **shared)["attention"] for n in (1, 2))
-    plain = "attention" if "attention" in second else "window"
-    work = second[plain]
-    moved, layers = float(first[plain].bytes), float(work.kernels)
-    flops, token = (
-        float(getattr(work, of) - getattr(first[plain], of)) / layers for of in ("flops", "bytes")
-    )
-    math_, memory = float(bounded(work, on).t_math / work.flops), 1 / on.bandwidth
-    attends = sum(float(each.kernels) for each in second.values())
+    works = operators(one, 1, 1, np.array([1.0, 2.0]), fm, **shared)["attention"]
+    work = works["attention"]
+    alone, moved = bounded(work, on), np.asarray(work.bytes)
+    flops, token = (float(np.diff(each)[0]) for each in (np.asarray(work.flops), moved))
+    math_, memory = float(np.asarray(alone.t_math)[1] / np.asarray(work.flops)[1]), 1 / on.bandwidth
     launches, order, source, host = 0.0, inf, "lower bounds from datasheets", dict[str, Any]()
     rows: list[str] = []
     if found is not None:
@@ -202,7 +194,8 @@ def step_times(
         c = msgspec.structs.replace(found.constants, bandwidth=reached)
         found = msgspec.structs.replace(found, constants=c)
         math_, memory, order = math_ / c.compute, memory / c.bandwidth, c.overlap
-        launches = attends * (c.overhead + found.engine.gap)
+        kernels = sum(float(each.kernels) for each in works.values())
+        launches = kernels * (c.overhead + found.engine.gap)
         source = f"{engine.source}; {found.source}"
         rows = [evidence_of(f"services, {engine.name}, {what}", on, False) for what in TESTED]
         doubt = 0.0 if on.key in engine.measured else found.log_sigma
@@ -230,10 +223,9 @@ def step_times(
         memory=memory,
         order=order,
         flops=flops,
-        sequence=moved / layers - token,
+        sequence=float(moved[0]) - token,
         token=token,
-        full=float(attending(one) - one.windowed),
-        windowed=float(one.windowed),
+        windowed=one.windowed / (attending(one) - one.windowed),
         window=one.window,
         chunked=one.chunked,
         state=_state_of(one, fm, shared),

@@ -165,8 +165,7 @@ def service(
         )
     if draft is not None and how.ep > 1:
         raise CourseError(f"draft must be None with ep {how.ep}: where it would run is not modeled")
-    cached, more = _room_for_cache(one, on, how, fm)
-    blocks, all_ = how.groups * cached, how.together()
+    blocks, all_ = how.groups * cache_blocks(one, on, how, w=fm), how.together()
 
     def steps_of(model: Transformer) -> StepTimeModel:
         own = formats_of(model, on, how, **formats)
@@ -185,7 +184,7 @@ def service(
         prefill_replicas=_few(apart, "prefill_replicas"),
         transfer=float(positive("transfer", transfer)) if transfer is not None else inf,
         router=known("router", router, ROUTERS),
-        more=more,
+        more=free_blocks(one, on, how, fm)[1],
     )
 
 
@@ -244,21 +243,14 @@ def cache_blocks(
     """
     one, on = decoder(model, windows=True), accelerator(chip)
     how = engine(engine_of)
-    return _room_for_cache(one, on, how, formats_of(one, on, how, **formats))[0]
-
-
-def _room_for_cache(
-    one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats
-) -> tuple[int, int]:
-    """`free_blocks` of what has room for a sequence."""
-    found, more = free_blocks(one, on, how, fm)
+    found, more = free_blocks(one, on, how, formats_of(one, on, how, **formats))
     if found <= more:
         raise CourseError(
             f"{one.key or one.name} leaves no room for a cache on {how.tensor_parallel_size} x "
             f"{on.key}: share it over more chips with tensor_parallel_size, take narrower weights, "
             f"or lower max_num_batched_tokens"
         )
-    return found, more
+    return found
 
 
 def free_blocks(
@@ -324,8 +316,8 @@ def _check_lengths(model: Transformer, how: EngineSettings, requests: Requests) 
     if np.any(total > most):
         first = int(np.argmax(total > most))
         raise CourseError(
-            f"request {first} has {total[first]} tokens, and {model.key or model.name} takes {most}: shorten it,"
-            f" or raise max_model_len"
+            f"request {first} has {total[first]} tokens, and {model.key or model.name} takes "
+            f"{most}: shorten it, or raise max_model_len"
         )
 
 
