@@ -102,9 +102,10 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         scale = self.width * (2 if self.norm == "layer" else 1)
         norms = self.block_norms * self.layers + self.final_norm + self.embedding_norm
         normed = {"": 0, "head": 2, "all": self.heads + self.kv_heads}[self.qk_norm]
+        products = one.layers * (one.inputs + one.inner) if (one := self.recurrent) else 0
         return {
             "embedding": (self.vocab + self.positions) * self.width,
-            "attention": attending(self) * self.attention_parameters + self._recurrent_layers,
+            "attention": attending(self) * self.attention_parameters + self.width * products,
             "mlp": self._mlp_layers,
             "norms": norms * scale + attending(self) * normed * self.head_dim,
             "head": self.vocab * self.width if self.head == "own" else 0,
@@ -138,11 +139,6 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         biases = (q + 2 * kv) * ("qkv" in self.biases) + self.width * ("out" in self.biases)
         gate = self.width * q * self.gated_attention
         return self.width * (q + 2 * kv) + q * self.width + biases + gate
-
-    @property
-    def _recurrent_layers(self) -> int:
-        one = self.recurrent
-        return one.layers * self.width * (one.inputs + one.inner) if one else 0
 
     @property
     def _mlp_layers(self) -> int:

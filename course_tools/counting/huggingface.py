@@ -14,8 +14,8 @@ from course_tools.counting.quantization import is_size
 PLAIN = "llama mistral qwen2 qwen3 gemma phi3 granite smollm3 arcee seed_oss olmo2 gemma3 granite_h"
 # Architectures of norms with a bias.
 LAYERED = "gpt2 gpt_bigcode gpt_neox opt bloom falcon starcoder2 stablelm nemotron"
-# Architectures of RMS norms and experts, and the keys that say how many; and sizes of Gemma 3's
-# text that published configurations leave to the architecture.
+# Under which keys architectures keep sizes, and sizes of Gemma 3's text that published
+# configurations leave to the architecture; and those of RMS norms and experts.
 SIZES, GEMMA = quantization.CALLED["sizes"], quantization.CALLED["gemma"]
 EXPERTS = [kind for kind in SIZES if "experts" in SIZES[kind]]
 # Which products have a bias, or the switch that says so, and architectures where it is on if it is
@@ -23,6 +23,8 @@ EXPERTS = [kind for kind in SIZES if "experts" in SIZES[kind]]
 BIASES, BIASED = quantization.CALLED["biases"], "starcoder2 gpt_neox seed_oss gpt_oss"
 # Architectures some layers of which keep a state, and the keys of its sizes.
 STATES = quantization.CALLED["states"]
+# Switches of what a `Transformer` lacks, and the types of layers that it has.
+LACKING, LAYERS = quantization.CALLED["lacking"], quantization.CALLED["layers"]
 GPT = ["gpt2", "gpt_bigcode"]
 # Architectures whose first layers may have no experts.
 DEEP = ["glm4_moe", "deepseek_v2", "deepseek_v3"]
@@ -122,7 +124,7 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     windowed = 0
     if kind in ["gpt_oss", "gemma3", "llama4_text"] and window is not None:
         windowed = windowed_of(kind, config, layers)
-        if windowed > layers:
+        if windowed >= layers:
             return refusal("value", "layer_types", config.get("layer_types"))
     elif window is not None:
         context = min(context, window)
@@ -237,7 +239,7 @@ def mistyped(config: dict[str, Any]) -> str | None:
         size = config.get(key)
         if not (size is None or is_size(size, 0 if key == "n_shared_experts" else 1)):
             return key
-    for key in ["layer_types", "mlp_only_layers"]:
+    for key in ["layer_types", "mlp_only_layers", "no_rope_layers", "moe_layers"]:
         if not (config.get(key) is None or isinstance(config.get(key), (list, tuple))):
             return key
     for key in SWITCHES.split(" "):
@@ -251,20 +253,20 @@ def unlike(kind: str, config: dict[str, Any]) -> str | None:
     """The key by which a configuration asks for what `Transformer` does not have; `None` if none
     does.
     """
-    lacking = ["add_cross_attention", "qk_layernorm", "mamba_proj_bias"]
-    if kind == "stablelm":
-        lacking.append("use_parallel_residual")  # one norm in each block instead of two
-    if kind in LATENT:
-        lacking.extend(["attention_bias", "mlp_bias"])
-    for key in lacking:
-        if config.get(key, False):
-            return key
+    for of in ["all", kind]:
+        for key in LACKING.get(of, []):
+            if config.get(key, False):
+                return key
     if kind == "falcon":
         one_norm = not config.get("new_decoder_architecture", False)
         if one_norm and config.get("parallel_attn", True):
             return "parallel_attn"
         if config.get("num_ln_in_parallel_attn") == 1:
             return "num_ln_in_parallel_attn"
+    if kind == "llama4_text" and config.get("moe_layers") is not None:
+        every = config["num_hidden_layers"] // config.get("interleave_moe_layer_step", 1)
+        if len(config["moe_layers"]) != every:
+            return "moe_layers"
     if kind in ["qwen3_moe", "qwen3_next"]:
         if config.get("decoder_sparse_step", 1) != 1:
             return "decoder_sparse_step"
@@ -276,13 +278,8 @@ def unlike(kind: str, config: dict[str, Any]) -> str | None:
                 return key
         if config.get("word_embed_proj_dim", config["hidden_size"]) != config["hidden_size"]:
             return "word_embed_proj_dim"
-    taken = ["full_attention", "sliding_attention"]
-    if kind in list(STATES):
-        taken = ["full_attention", "attention", "linear_attention", "mamba"]
-    elif kind == "llama4_text":
-        taken = ["full_attention", "chunked_attention"]
     for one in config.get("layer_types") or []:
-        if one not in taken:
+        if one not in LAYERS.get(kind, LAYERS["all"]):
             return "layer_types"
     return None
 
@@ -309,12 +306,9 @@ def recurrent_of(kind: str, config: dict[str, Any], layers: int) -> Any:
         return None
     size = [config[key] for key in STATES[kind]]
     types = config.get("layer_types")
+    many = layers - layers // config.get("full_attention_interval", 4)
     if types is not None:
         many = len([one for one in types if one in ["linear_attention", "mamba"]])
-    elif kind == "qwen3_next":
-        many = layers - layers // config.get("full_attention_interval", 4)
-    else:
-        many = layers
     if many == 0:
         return None
     groups, heads, of_key, of_value, kernel = size[0], size[1], size[2], size[3], size[4]

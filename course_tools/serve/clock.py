@@ -16,9 +16,8 @@ from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder
 from course_lib.specs.configurations import attending
 from course_lib.workloads import llm
-from course_lib.workloads.precision import FormatOptions, Formats, of_model
-from course_lib.workloads.transformer import operators, recurrence_of
-from course_lib.workloads.weights import layout, state_bytes
+from course_lib.workloads.precision import FormatOptions, of_model
+from course_lib.workloads.transformer import operators
 from course_tools.calibrate import calibration
 from course_tools.calibrate.errors import evidence_of
 from course_tools.calibrate.kernels import kernels_of, overlapped
@@ -181,11 +180,17 @@ def step_times(
     launched = sum(float(np.max(each.kernels)) for each in (*parts.values(), head))
     del parts["attention"]
     # What one token more in the caches adds to attention, and what is left for the new one.
-    works = operators(one, 1, 1, np.array([1.0, 2.0]), fm, **shared)["attention"]
+    new, contexts = np.array([1.0, 1.0, 2.0]), np.array([1.0, 2.0, 2.0])
+    works = operators(one, 1, new, contexts, fm, **shared)["attention"]
     work = works["attention"]
     alone, moved = bounded(work, on), np.asarray(work.bytes)
     flops, token = (float(np.diff(each)[0]) for each in (np.asarray(work.flops), moved))
     math_, memory = float(np.asarray(alone.t_math)[1] / np.asarray(work.flops)[1]), 1 / on.bandwidth
+    state = (0.0, 0.0, 0.0, 0.0)
+    if "state" in works:  # of one pass and token, of two passes, and of two tokens
+        passed, twice, longer = np.asarray(works["state"].bytes).tolist()
+        each, own = twice - passed, 2 * passed - longer - (twice - passed)
+        state = each, own, longer - passed, float(np.asarray(works["state"].flops)[0])
     launches, order, source, host = 0.0, inf, "lower bounds from datasheets", dict[str, Any]()
     rows: list[str] = []
     if found is not None:
@@ -194,7 +199,7 @@ def step_times(
         c = msgspec.structs.replace(found.constants, bandwidth=reached)
         found = msgspec.structs.replace(found, constants=c)
         math_, memory, order = math_ / c.compute, memory / c.bandwidth, c.overlap
-        kernels = sum(float(each.kernels) for each in works.values())
+        kernels = sum(float(of.kernels) for of in works.values())
         launches = kernels * (c.overhead + found.engine.gap)
         source = f"{engine.source}; {found.source}"
         rows = [evidence_of(f"services, {engine.name}, {what}", on, False) for what in TESTED]
@@ -228,23 +233,12 @@ def step_times(
         windowed=one.windowed / (attending(one) - one.windowed),
         window=one.window,
         chunked=one.chunked,
-        state=_state_of(one, fm, shared),
+        state=state,
         calibrated=found is not None,
         source=source,
         evidence="; ".join(rows),
         **host,
     )
-
-
-def _state_of(one: Transformer, fm: Formats, shared: Any) -> tuple[float, float, float, float]:
-    """Of layers that keep a state, what `StepTimeModel` has of them, of one group's sequences."""
-    tp, _, groups = layout(one, shared["tp"], shared["ep"])
-    if one.recurrent is None:
-        return 0.0, 0.0, 0.0, 0.0
-    tail = float(state_bytes(one, fm, 0)) / tp / groups
-    each = float(state_bytes(one, fm)) / tp / groups - tail
-    work = recurrence_of(one, 1 / groups, 1, 1, fm, tp)
-    return each, tail, float(work.bytes) - each - tail, float(work.flops)
 
 
 def linear_step_times(
