@@ -45,6 +45,16 @@ class Named:
     stored: float | None = None
 
     @property
+    def sized(self) -> Transformer:
+        """The transformer that sizes describe; raise where there is none, by what is missing."""
+        if isinstance(self.model, Transformer):
+            return self.model
+        found = sizes(self.config) if self.config is not None else {"refused": "other"}
+        about = {"name": found.get("name"), "value": shown(found.get("value"))}
+        said = _SAID[found["refused"] or "beside"].format(**about)
+        raise CourseError(f"model {self.name!r} must be one that sizes describe here: {said}")
+
+    @property
     def limit(self) -> int | None:
         """Tokens that it was made for; `None` where nothing says so."""
         if self.config is None:
