@@ -96,10 +96,12 @@ def _own(seen: Numbers, heads: int, size: tuple[int, int], kv: str, **more: Any)
 
 def _sized(key: str, seen: Numbers, kv: str, name: str = "attention") -> LayerAttention:
     """A layer of a model that a Transformer describes; `name` is of its attention's kinds."""
-    model, fm = transformer(configured(key).model or key, windows=True), formats(kv=kv)
+    found: Any = configured(key).model
+    model, fm = transformer(found, windows=True), formats(kv=kv)
     of = operators(model, 1, 1, seen, fm)["attention"][name]
     near = np.minimum(seen, model.window) if name == "window" else seen
     kept = cache_bytes(model, fm) / attending(model) * near
     if name == "state":
         kept = state_bytes(model, fm) / of.kernels + 0.0 * seen
-    return LayerAttention(kept, of.flops / of.kernels, of.bytes / of.kernels)
+    flops, moved = (np.asarray(one) / of.kernels + 0.0 * seen for one in (of.flops, of.bytes))
+    return LayerAttention(kept, flops, moved)

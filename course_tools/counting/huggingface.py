@@ -18,13 +18,13 @@ LAYERED = "gpt2 gpt_bigcode gpt_neox opt bloom falcon starcoder2 stablelm nemotr
 # configurations leave to the architecture; and those of RMS norms and experts.
 SIZES, GEMMA = quantization.CALLED["sizes"], quantization.CALLED["gemma"]
 EXPERTS = [kind for kind in SIZES if "experts" in SIZES[kind]]
-# Which products have a bias, or the switch that says so, and architectures where it is on if it is
-# not said.
-BIASES, BIASED = quantization.CALLED["biases"], "starcoder2 gpt_neox seed_oss gpt_oss"
+# Which products have a bias, or the switch that says so, with a plus where it is on if nobody does.
+BIASES = quantization.CALLED["biases"]
 # Architectures some layers of which keep a state, and the keys of its sizes.
 STATES = quantization.CALLED["states"]
 # Switches of what a `Transformer` lacks, and the types of layers that it has.
-LACKING, LAYERS = quantization.CALLED["lacking"], quantization.CALLED["layers"]
+LACKING: dict[str, list[str]] = quantization.CALLED["lacking"]
+LAYERS = quantization.CALLED["layers"]
 GPT = ["gpt2", "gpt_bigcode"]
 # Architectures whose first layers may have no experts.
 DEEP = ["glm4_moe", "deepseek_v2", "deepseek_v3"]
@@ -124,7 +124,7 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     windowed = 0
     if kind in ["gpt_oss", "gemma3", "llama4_text"] and window is not None:
         windowed = windowed_of(kind, config, layers)
-        if windowed >= layers:
+        if windowed > layers:
             return refusal("value", "layer_types", config.get("layer_types"))
     elif window is not None:
         context = min(context, window)
@@ -292,16 +292,14 @@ def biases_of(kind: str, config: dict[str, Any]) -> list[str]:
         if given in ["always", "never"]:
             has = given == "always"
         else:
-            has = config.get(given, kind in BIASED.split(" "))
+            has = config.get(given.replace("+", ""), given.startswith("+"))
         if has:
             found.append(name)
     return found
 
 
 def recurrent_of(kind: str, config: dict[str, Any], layers: int) -> Any:
-    """Layers that keep a state, as `Recurrent` takes them, and the parameters that they have beside
-    their products; `None` where there is none.
-    """
+    """Layers that keep a state, as `Recurrent` takes them, and what else they hold; or `None`."""
     if kind not in list(STATES):
         return None
     size = [config[key] for key in STATES[kind]]
@@ -350,7 +348,7 @@ def window_of(kind: str, config: dict[str, Any]) -> Any:
     """Tokens after which keys leave a sliding window, so that attention is another; `None` without
     one.
     """
-    if kind in ["glm4_moe", "olmo2", "seed_oss", *list(STATES)]:
+    if kind in list(STATES) or kind in ["glm4_moe", "olmo2", "seed_oss"]:
         return None
     if kind == "llama4_text":
         return config.get("attention_chunk_size")

@@ -74,10 +74,10 @@ class _Beginning:
 
 class Blocks:
     """So many blocks of so many tokens each: how many are `free`, and the `fewest` that ever were;
-    with `again`, what is still held is used again. A sequence takes so many `more` for what it
-    keeps however long it is: windows, and states.
+    with `again`, what is still held is used again.
     """
 
+    # A sequence takes so many `more` for what it keeps however long it is: windows, and states.
     def __init__(self, blocks: int, size: int, again: bool, more: int = 0) -> None:
         self.blocks, self.size, self._again, self._more = blocks, size, again, more
         self.free = self.fewest = blocks

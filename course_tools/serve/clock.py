@@ -49,8 +49,9 @@ class StepTimeModel:
     # sequence, token: byte of attention that each new token moves, and each token in a cache
     sequence: float = 0.0
     token: float = 1.0
-    # windowed, window, chunked: layers that look at a window's tokens over those that look at all,
-    # and what the model says of it
+    # full, windowed, window, chunked: layers that look at all tokens and at a window's, over those
+    # that this is of, and what the model says of the window
+    full: float = 1.0
     windowed: float = 0.0
     window: int = 0
     chunked: bool = False
@@ -97,7 +98,7 @@ class StepTimeModel:
         moved, took = each * passes + own * sequences + fresh * new, 0.0
         if moved:
             took = overlapped(self.math * flops * new, self.memory * moved, self.order)
-        for layers, (pairs, seen) in ((1.0, far), (self.windowed, near)):
+        for layers, (pairs, seen) in ((self.full, far), (self.windowed, near)):
             if layers:
                 reads = self.memory * (self.sequence * new + self.token * seen)
                 took = took + layers * overlapped(self.math * self.flops * pairs, reads, self.order)
@@ -182,7 +183,7 @@ def step_times(
     # What one token more in the caches adds to attention, and what is left for the new one.
     new, contexts = np.array([1.0, 1.0, 2.0]), np.array([1.0, 2.0, 2.0])
     works = operators(one, 1, new, contexts, fm, **shared)["attention"]
-    work = works["attention"]
+    work = works["attention" if "attention" in works else "window"]
     alone, moved = bounded(work, on), np.asarray(work.bytes)
     flops, token = (float(np.diff(each)[0]) for each in (np.asarray(work.flops), moved))
     math_, memory = float(np.asarray(alone.t_math)[1] / np.asarray(work.flops)[1]), 1 / on.bandwidth
@@ -230,7 +231,8 @@ def step_times(
         flops=flops,
         sequence=float(moved[0]) - token,
         token=token,
-        windowed=one.windowed / (attending(one) - one.windowed),
+        full=(attending(one) - one.windowed) / float(work.kernels),
+        windowed=one.windowed / float(work.kernels),
         window=one.window,
         chunked=one.chunked,
         state=state,

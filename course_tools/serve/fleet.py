@@ -37,8 +37,7 @@ ROUTERS = ("round-robin", "least-loaded", "prefix")
 @dataclass(frozen=True, slots=True, eq=False)
 class Service:
     """Replicas of a model behind a router: `service` makes one, with what `steps` of the model and
-    of a `draft` take, and the `blocks` of each replica's cache, of which each sequence takes so
-    many `more` however long it is.
+    of a `draft` take, and the `blocks` of each replica's cache.
     """
 
     model: Transformer
@@ -51,7 +50,7 @@ class Service:
     prefill_replicas: int
     transfer: float
     router: str
-    more: int = 0
+    more: int = 0  # blocks that each sequence takes however long it is
 
     def run(
         self,
