@@ -59,7 +59,7 @@ def fits(
         return " ".join(t(key).format(**sizes()) for key in keys)
 
     more = {"pool_bytes": one.bytes, "pool_tokens": one.pool_tokens if engine else None}
-    spread = SEEN if one.known and not _encodes(meant) else UNSEEN
+    spread = SEEN if one.known and not (_encodes(meant) or kept.state) else UNSEEN
     margin = spread * max(one.bytes, one.total / 2)
     low, high = sorted((one.bytes, one.bytes + one.other))
     seen = Interval(max(low - margin, 0.0), high + margin, "B", row.source)

@@ -20,8 +20,7 @@ from course_tools.counting.quantization import CALLED
 from course_tools.files import DATA, read_rows
 
 _SAID = CALLED["said"]
-# What may see or hear beside a text, and what is said once for all of them.
-SENSES = ("vision", "audio")
+# What a configuration says once for its text and what sees or hears beside it.
 OUTER = "quantization_config compression_config torch_dtype dtype tie_word_embeddings"
 
 
@@ -198,7 +197,7 @@ def _with_others(config: dict[str, Any], inner: dict[str, Any], name: str) -> Tr
     adds up to where transformers can build it; `None` where one of the two is not so.
     """
     given = {key: config[key] for key in OUTER.split() if key in config} | inner
-    if sizes(given)["refused"] or not any(f"{sense}_config" in config for sense in SENSES):
+    if sizes(given)["refused"]:
         return None
     one = from_config(given, name)
     try:

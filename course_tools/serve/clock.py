@@ -203,7 +203,8 @@ def step_times(
         kernels = sum(float(of.kernels) for of in works.values())
         launches = kernels * (c.overhead + found.engine.gap)
         source = f"{engine.source}; {found.source}"
-        rows = [evidence_of(f"services, {engine.name}, {what}", on, False) for what in TESTED]
+        like = not (one.recurrent or one.windowed)  # as all that was measured
+        rows = [evidence_of(f"services, {engine.name}, {of}", on, False, like) for of in TESTED]
         doubt = 0.0 if on.key in engine.measured else found.log_sigma
         host = {
             "step": engine.step,
