@@ -351,7 +351,7 @@ def window_of(kind: str, config: dict[str, Any]) -> Any:
     if kind in list(STATES) or kind in ["glm4_moe", "olmo2", "seed_oss"]:
         return None
     if kind == "llama4_text":
-        return config.get("attention_chunk_size")
+        return config.get("attention_chunk_size", 8192)
     usual = 4096 if kind == "mistral" else 128 if kind == "gpt_oss" else None
     types = config.get("layer_types")
     if kind in ["qwen2", "qwen3", "qwen3_moe", "smollm3"]:
