@@ -1,4 +1,4 @@
-"""How long an engine's steps take: one model of a step, `llm.mixed`, tabulated: all but attention
+"""How long an engine's steps take, whose sequences differ: `llm.decode` tabulated, all but attention
 by the count of tokens, attention by how many tokens look at how many.
 """
 
@@ -151,9 +151,8 @@ def step_times(
     --------
     >>> from course_tools.serve.settings import engine
     >>> steps = step_times("llama-3-8b", "h100-sxm", engine("vllm"), calibrated=False)
-    >>> step = llm.mixed("llama-3-8b", "h100-sxm", [1] * 63 + [512], [1024] * 63 + [512])
-    >>> pairs = 63 * 1024 + 512 * 513 / 2
-    >>> took = steps.seconds(63 + 512, 64, pairs, 63 + 512, 63 * 1024 + 512)
+    >>> step = llm.decode("llama-3-8b", "h100-sxm", 64, 1024)
+    >>> took = steps.seconds(64, 64, 64 * 1024, 64, 64 * 1024)
     >>> abs(took / step.lower - 1) < 1e-9
     True
     """
