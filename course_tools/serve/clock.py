@@ -1,5 +1,5 @@
-"""How long an engine's steps take, whose sequences differ: `llm.decode` tabulated, all but attention
-by the count of tokens, attention by how many tokens look at how many.
+"""How long an engine's steps take, whose sequences differ: `llm.decode` tabulated, all but
+attention by the count of tokens, attention by how many tokens look at how many.
 """
 
 from dataclasses import dataclass, replace

@@ -71,6 +71,32 @@ def test_what_chips_share_adds_up_to_the_whole_but_for_named_parts(key):
 
 
 @pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("batch", [1, 64])
+def test_a_decode_step_moves_the_bytes_that_are_counted_by_hand(key, batch):
+    """All but the embedding and what sees, of experts those met, the cache, and states twice."""
+    hand, model, context = HAND[key], one(key).model, 4096
+    text = hand.config.get("text_config", hand.config)
+    table = 0 if text.get("tie_word_embeddings") else text["vocab_size"] * text["hidden_size"]
+    sees = model.other.get("senses", 0) + model.other.get("vision", 0)
+    read = hand.weights - 2 * (table + sees)
+    if e := model.experts:
+        every = (hand.parameters - hand.active) * e.count / (e.count - e.active)
+        expert = 3 * 2880
+        each = {
+            "gpt": (4.25 / 8 * expert * 2880 + 2 * expert) / (expert * 2881),
+            "dee": 1 + 4 / 128**2,
+        }
+        met = e.count * (1 - (1 - e.active / e.count) ** batch)
+        read -= every * each.get(key[:3], 2) * (1 - met / e.count)
+    near = min(context, hand.window)
+    read += batch * (2 * (hand.full * context + hand.windowed * near) + 2 * hand.state)
+    step = llm.decode(model, ON, batch, context)
+    assert 0.995 * read < step.bytes < (1.02 if batch == 1 else 1.15) * read
+    assert step.lower > 0.995 * read / chip(ON).bandwidth
+    assert step.speed_of_light <= step.lower
+
+
+@pytest.mark.parametrize("key", KEYS)
 def test_a_service_at_low_load_takes_the_steps_of_the_model(key):
     hand, model = HAND[key], one(key).model
     tp = next((tp for tp in hand.tps if hand.weights < 0.8 * tp * chip(ON).memory), 8)
