@@ -399,9 +399,7 @@ def cache_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
 
 
 def cached_tokens(model: Any, context: Any, most: Any = False) -> Any:
-    """Tokens whose keys and values a sequence keeps, as the mean of all layers with attention; the
-    `most` that it ever kept, where chunks end.
-    """
+    """Tokens of which a sequence keeps keys and values, in the layers' mean; the `most` it did."""
     if model.windowed == 0:
         return context
     share = model.windowed / attending(model)

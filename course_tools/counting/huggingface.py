@@ -147,8 +147,7 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
             each_has = got["of each expert"] if own else ffn
             shared = got["of shared experts"] // each_has
             if shared * each_has != got["of shared experts"]:
-                key = keys["of shared experts"]
-                return refusal("value", key, config.get(key))
+                return refusal("value", keys["of shared experts"], got["of shared experts"])
         experts = {
             "count": got["experts"],
             "active": got["active"],

@@ -199,8 +199,7 @@ def step_times(
         c = msgspec.structs.replace(found.constants, bandwidth=reached)
         found = msgspec.structs.replace(found, constants=c)
         math_, memory, order = math_ / c.compute, memory / c.bandwidth, c.overlap
-        kernels = sum(float(of.kernels) for of in works.values())
-        launches = kernels * (c.overhead + found.engine.gap)
+        launches = sum(float(of.kernels) for of in works.values()) * (c.overhead + found.engine.gap)
         source = f"{engine.source}; {found.source}"
         like = not (one.recurrent or one.windowed)  # as all that was measured
         rows = [evidence_of(f"services, {engine.name}, {of}", on, False, like) for of in TESTED]

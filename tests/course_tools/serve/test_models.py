@@ -190,3 +190,15 @@ def test_what_cannot_be_shared_is_refused_by_its_size():
     for key, tp, said in (("gpt-oss-20b", 3, "heads 64"), ("qwen3-next-80b-a3b", 32, "heads 16")):
         with pytest.raises(CourseError, match=said):
             pool(one(key), ON, tp=tp)
+
+
+@pytest.mark.parametrize("key", ["qwen3-next-80b-a3b", "gemma-3-27b", "llama-4-scout"])
+def test_training_counts_attention_of_the_layers_that_have_it(key):
+    hand, model, tokens = HAND[key], one(key).model, 20_480
+    layers = hand.full / (2 * model.kv_heads * model.head_dim)
+    pairs = layers * tokens * (tokens + 1) / 2
+    at = np.arange(tokens)
+    looks = at % hand.window + 1 if model.chunked else np.minimum(at + 1, hand.window)
+    pairs += model.windowed * float(looks.sum()) if hand.window else 0
+    found = train.counts.backward(model, tokens).parts["attention"]
+    assert found == pytest.approx(4 * model.heads * model.head_dim * pairs / tokens, rel=1e-9)
