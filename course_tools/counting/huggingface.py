@@ -164,6 +164,8 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     if kind == "qwen3_next":
         other["gates"] = layers * width
     kept = recurrent_of(kind, config, layers)
+    if kept is not None and kept[0]["layers"] >= layers:
+        return refusal("value", "layer_types", config.get("layer_types"))
     if kept is not None:
         other["states"] = kept[1]
     if kind == "gemma3" and seeing is not None:
@@ -219,15 +221,14 @@ def is_known(kind: Any) -> bool:
 
 def size_names(kind: str) -> dict[str, list[str]]:
     """The keys under which an architecture keeps each size that it must name; the first is told."""
+    own: dict[str, list[str]] = SIZES.get(kind, {})
     names: dict[str, list[str]] = {}
-    for of in [SIZES["all"], SIZES.get(kind, {})]:
+    for of in [SIZES["all"], own]:
         for name in of:
-            names[name] = of[name]
-    found: dict[str, list[str]] = {}
-    for name in names:
-        if len(names[name]) > 0:  # none are those that follow from others
-            found[name] = names[name]
-    return found
+            keys = own.get(name, of[name])
+            if len(keys) > 0:  # none are those that follow from others
+                names[name] = keys
+    return names
 
 
 def mistyped(config: dict[str, Any]) -> str | None:

@@ -193,9 +193,7 @@ def _configured(name: str, config: dict[str, Any]) -> Named:
 
 
 def _with_others(config: dict[str, Any], inner: dict[str, Any], name: str) -> Transformer | None:
-    """The text's part of a model that sees or hears, where sizes describe it, with what all else
-    adds up to where transformers can build it; `None` where one of the two is not so.
-    """
+    """A text's part of a model that sees or hears, and what else it holds; `None` if not known."""
     given = {key: config[key] for key in OUTER.split() if key in config} | inner
     if sizes(given)["refused"]:
         return None
