@@ -6,6 +6,7 @@ from typing import Any
 from course_lib import CourseError
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator
+from course_lib.specs.configurations import attending
 from course_tools import train
 from course_tools.counting import Named
 from course_tools.counting import named as model_named
@@ -58,7 +59,7 @@ def fits(
         return " ".join(t(key).format(**sizes()) for key in keys)
 
     more = {"pool_bytes": one.bytes, "pool_tokens": one.pool_tokens if engine else None}
-    spread = SEEN if one.known and not _encodes(meant) else UNSEEN
+    spread = SEEN if one.known and not (_encodes(meant) or kept.state) else UNSEEN
     margin = spread * max(one.bytes, one.total / 2)
     low, high = sorted((one.bytes, one.bytes + one.other))
     seen = Interval(max(low - margin, 0.0), high + margin, "B", row.source)
@@ -120,7 +121,7 @@ def _assumed(meant: Named, on: Accelerator, one: Pool, asked: dict[str, Any]) ->
         found["cache"] = "grows with every token as over the few hundred that were traced"
         found["remedies"] = "of a trace only a shorter context: a format, or more chips, is another"
     if isinstance(model, Transformer) and model.windowed:
-        past = one.kept.layer * (model.layers - model.windowed)
+        past = one.kept.layer * (attending(model) - model.windowed)
         found["sliding_windows"] = {
             "taken": words("en")[f"said-windows-{row.windows}"],
             "all_layers_bytes_per_token": one.kept.token,
@@ -165,8 +166,7 @@ def _trained(
     tp, total = how.pop("tp", 1), how.pop("total", None)
     if given := [name for name, value in how.items() if value is not None]:
         raise CourseError(f"{given[0]} must be left out with method {method!r}: that is training")
-    if not isinstance(model := meant.model, Transformer):
-        raise CourseError(f"model {meant.name!r} must be one whose sizes are known, to be trained")
+    model = meant.sized
     if (size := total or on.memory) is None:
         raise CourseError(f"{on.key} has no published memory: pass --memory in GB")
     length = context or meant.limit or 2048

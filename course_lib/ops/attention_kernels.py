@@ -32,6 +32,17 @@ def pairs_in_window(new: Any, seen: Any, window: Any) -> Any:
     return pairs(new, seen, True) - (cut * past - cut * (cut - 1) / 2)
 
 
+def pairs_in_chunks(new: Any, seen: Any, size: Any) -> Any:
+    """`pairs` where each looks at the tokens of its own chunk only, of so many tokens."""
+    return _pairs_to(seen, size) - _pairs_to(seen - new, size)
+
+
+def _pairs_to(seen: Any, size: Any) -> Any:
+    whole = seen // size
+    rest = seen - whole * size
+    return whole * (size * (size + 1) / 2) + rest * (rest + 1) / 2
+
+
 def attention_work(
     shape: tuple[Any, ...],
     width: Any,

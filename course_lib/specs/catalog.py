@@ -271,10 +271,10 @@ def transformer(given: Transformer | str, *, windows: bool = False) -> Transform
         raise CourseError(
             f"model must be a transformer or its key (got {said}): course_lib.resnet has convnets"
         )
-    if found.windowed and not windows:
+    if (found.windowed or found.recurrent) and not windows:
         raise CourseError(
-            f"model {found.key or found.name!r} has layers that look at a window only, which are "
-            f"not counted here: ask course_lib.llm"
+            f"model {found.key or found.name!r} has layers that look at a window only or keep a "
+            f"state, which are not counted here: ask course_lib.llm"
         )
     if found is given:  # those of the table were checked when they were read
         try:

@@ -34,6 +34,19 @@ class Latent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     value: int  # size of a head's value
 
 
+class Recurrent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Layers that keep a state of one size in place of keys and values; sizes are of a layer."""
+
+    layers: int
+    heads: int  # that chips can share
+    inputs: int  # numbers that its first products make of a token
+    common: int = 0  # and those of them that each chip needs
+    inner: int  # numbers that its last product takes in
+    state: int  # numbers of a sequence's state, in single precision
+    tail: int  # numbers of its last tokens, that a short convolution takes in
+    update: int  # FLOP of a token for each number of the state
+
+
 class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Formats that a model's file declares; `""` where they follow from the others."""
 
@@ -74,9 +87,12 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     qk_norm: Literal["", "head", "all"] = ""
     windowed: int = 0  # layers that look at a window only
     window: int = 0  # and its tokens, the new one included
+    chunked: bool = False  # whether a window ends where the next begins, and none slides
+    gated_attention: bool = False  # whether a gate as wide as its queries is on what it gives
     other: dict[str, int] = {}  # parameters beside these, by what they are
     experts: Experts | None = None
     latent: Latent | None = None
+    recurrent: Recurrent | None = None
     declared: Declared | None = None
     key: str = ""
 
@@ -86,11 +102,12 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         scale = self.width * (2 if self.norm == "layer" else 1)
         norms = self.block_norms * self.layers + self.final_norm + self.embedding_norm
         normed = {"": 0, "head": 2, "all": self.heads + self.kv_heads}[self.qk_norm]
+        products = one.layers * (one.inputs + one.inner) if (one := self.recurrent) else 0
         return {
             "embedding": (self.vocab + self.positions) * self.width,
-            "attention": self.layers * self.attention_parameters,
+            "attention": attending(self) * self.attention_parameters + self.width * products,
             "mlp": self._mlp_layers,
-            "norms": norms * scale + self.layers * normed * self.head_dim,
+            "norms": norms * scale + attending(self) * normed * self.head_dim,
             "head": self.vocab * self.width if self.head == "own" else 0,
             **self.other,
         }
@@ -120,7 +137,8 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             return query + latent + keys_values + self.heads * at.value * self.width
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
         biases = (q + 2 * kv) * ("qkv" in self.biases) + self.width * ("out" in self.biases)
-        return self.width * (q + 2 * kv) + q * self.width + biases
+        gate = self.width * q * self.gated_attention
+        return self.width * (q + 2 * kv) + q * self.width + biases + gate
 
     @property
     def _mlp_layers(self) -> int:
@@ -146,9 +164,12 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """Raise where a size is not one that a model can have."""
         _sizes("", self, "layers width heads kv_heads head_dim ffn vocab context", 1)
         _sizes("", self, "positions windowed window block_norms", 0)
-        if self.windowed > self.layers or bool(self.windowed) != bool(self.window):
+        if self.recurrent:
+            names = "layers heads inputs inner state tail update"
+            _sizes("recurrent.", self.recurrent, names, 1)
+        if self.windowed > attending(self) or bool(self.windowed) != bool(self.window):
             raise CourseError(
-                f"windowed must be layers of {self.layers} that look at a window of 1 token or "
+                f"windowed must be layers of {attending(self)} that look at a window of 1 token or "
                 f"more (got {self.windowed}, and window {self.window})"
             )
         if self.heads % self.kv_heads:
@@ -172,6 +193,12 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
                 )
             if e.dense_ffn is not None:
                 count("experts.dense_ffn", e.dense_ffn)
+
+
+def attending(model: Any) -> int:
+    """Layers with attention: all but those that keep a state."""
+    recurrent = 0 if model.recurrent is None else model.recurrent.layers
+    return int(model.layers - recurrent)
 
 
 class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -45,7 +45,6 @@ __all__ = [
     "formats",
     "max_expert_load",
     "memory",
-    "mixed",
     "prefill",
     "streamed_bytes",
     "weight_bytes",
@@ -174,32 +173,6 @@ def prefill(
     return _estimate(one, works, asked, _room(one, sequences, length, length))
 
 
-def mixed(
-    model: Transformer | str,
-    chip: Accelerator | str,
-    new: ArrayLike,
-    context: ArrayLike,
-    **options: Unpack[Options],
-) -> Estimate:
-    """Bound a step whose sequences differ, as servers run it: some decode, others are at a part of
-    their prompt. `new` tokens of each sequence, and `context`, tokens in its cache with them, are
-    lists of one length, or one number for all. What is counted, `decode` says; attention of all
-    sequences is one kernel a layer.
-
-    Examples
-    --------
-    >>> step = mixed("llama-3-8b", "h100-sxm", [1] * 63 + [512], [1024] * 64)
-    >>> 1 < step.lower / decode("llama-3-8b", "h100-sxm", 63, 1024).lower < 2
-    True
-    """
-    one = _deployed(catalog.decoder(model, windows=True), chip, **options)
-    each, length = checks.wholes(new=new, context=context)
-    weights.require_context(one.model, "context", length)
-    many, seen = np.broadcast_arrays(np.atleast_1d(each), np.atleast_1d(length))
-    works = partial(transformer.mixed_operators, one.model, each, length, one.fm)
-    return _estimate(one, works, (1.0, many, seen), None, apart=True)
-
-
 def _room(one: Deployment, batch: Any, length: Any, tokens: Any) -> Callable[[], Any] | None:
     """Whether a step has room, once somebody asks, with as many `tokens` in flight."""
     if one.chip.memory is None:
@@ -209,13 +182,9 @@ def _room(one: Deployment, batch: Any, length: Any, tokens: Any) -> Callable[[],
 
 
 def _estimate(
-    one: Deployment,
-    works: Callable[..., dict[str, Any]],
-    asked: tuple[Any, Any, Any],
-    room: Any,
-    apart: bool = False,
+    one: Deployment, works: Callable[..., dict[str, Any]], asked: tuple[Any, Any, Any], room: Any
 ) -> Estimate:
-    """What `works` gives on a chip, of sequences, new and all tokens of each, or each `apart`."""
+    """What `works` gives on a chip, of sequences, new and all tokens of each."""
     model, chip, fm = one.model, one.chip, one.fm
     many = max(checks.count("tp", one.tp), checks.count("ep", one.ep))
     if one.link is not None and many == 1:
@@ -228,10 +197,6 @@ def _estimate(
     alone = parts if many == 1 else _parts(works(), chip)
     batch, new, seen = asked
     attention = attention_least(model, alone["attention"], chip, batch, new, seen, fm)
-    if apart:
-        attention = [float(np.sum(each)) for each in attention]
-        batch = float(np.size(new))
-        new, seen = float(np.sum(new)) / batch, float(np.sum(seen)) / batch
     tokens = batch * new
     crossing = 0.0
     if tp > 1:
@@ -318,6 +283,7 @@ def moved_once(model: Any, batch: Any, fresh: Any, seen: Any, fm: Any, tp: Any, 
     kept = 0.0
     if model.kind == "decoder":
         kept = cache_bytes(model, fm) * weights.cached_tokens(model, seen)
+        kept = kept + weights.state_bytes(model, fm, 1 + np.minimum(seen - fresh, 1))
     return found + batch * (out * x + kept) / chips
 
 
@@ -392,7 +358,8 @@ def memory(
     in_flight = checks.nonnegative("tokens", tokens)
     checks.together(batch=sequences, context=length, tokens=in_flight)
     each = cache_bytes(one, fm, tp=chips) if one.kind == "decoder" else 0
-    cached = sequences * weights.cached_tokens(one, length) * each
+    kept = weights.cached_tokens(one, length, True) * each + weights.state_bytes(one, fm) / chips
+    cached = sequences * kept
     _, wide, groups = weights.layout(one, chips, ep)
     active = in_flight * weights.activation_bytes(one, 1, fm, tp=chips)
     return Memory(weight_bytes(one, fm, tp=chips, ep=wide), cached / groups, active / groups)

@@ -2,7 +2,6 @@
 it calls keep to what `course_press.outputs.translate` can say in JavaScript: pages count a step so.
 """
 
-from dataclasses import replace
 from math import comb
 from typing import Any
 
@@ -12,9 +11,10 @@ from numpy.typing import ArrayLike
 from course_lib.core import Work
 from course_lib.core.checks import EXACT, CourseError, Numbers, flag, shown, unfit, wholes
 from course_lib.core.dtypes import itemsize
-from course_lib.ops.attention_kernels import attention_work, pairs, pairs_in_window
+from course_lib.ops.attention_kernels import attention_work, pairs, pairs_in_chunks, pairs_in_window
 from course_lib.ops.vector import embedding_work, norm_work
 from course_lib.specs import Transformer
+from course_lib.specs.configurations import attending
 from course_lib.workloads.precision import Formats, picked
 from course_lib.workloads.weights import (
     active_copies,
@@ -25,6 +25,7 @@ from course_lib.workloads.weights import (
     max_expert_load,
     product_of,
     require,
+    state_bytes,
 )
 
 # The parts of a step that run on the matrix unit.
@@ -94,46 +95,6 @@ def works_of(
     return found
 
 
-def mixed_operators(
-    model: Transformer,
-    new: ArrayLike,
-    context: ArrayLike,
-    fm: Formats,
-    *,
-    tp: int = 1,
-    ep: int = 1,
-    skew: float = 1.0,
-) -> dict[str, dict[str, Work]]:
-    """`operators` of a step whose sequences differ: `new` tokens of each and its `context` with
-    them, lists of one length.
-
-    Weights are read once for all tokens, and attention is one kernel a layer for all sequences. The
-    head sees the last token of each. Latent attention works on the latent vectors where any
-    decodes.
-    """
-    require(model, fm)
-    _, each, seen = passed(1, new, context)
-    each, seen = np.broadcast_arrays(np.atleast_1d(each), np.atleast_1d(seen))
-    sequences, tokens = float(each.size), float(each.sum())
-    decoding = bool(np.any((each == 1) & (seen > 1)))
-    tp, ep, groups = layout(model, tp, ep)
-    found = works_of(model, sequences / groups, tokens / sequences, tokens, fm, tp, decoding, True)
-    of_each = attention_of(model, 1.0 / groups, each, seen, fm, tp, decoding, True)
-    # A mixed step's attention is known by the longest piece of a prompt and the mean context.
-    typical = sequences / groups, float(np.max(each)), float(np.mean(seen))
-    for name, work in of_each.items():
-        one = found["attention"][name]
-        found["attention"][name] = replace(
-            one,
-            flops=float(np.sum(work.flops)),
-            bytes=float(np.sum(work.bytes)),
-            shape=(*typical, *one.shape[3:])
-            if one.kind == "attention" and one.shape
-            else one.shape,
-        )
-    return _spread_experts(found, model, tokens, fm, ep, skew)
-
-
 def _spread_experts(
     found: dict[str, dict[str, Work]], model: Any, tokens: Any, fm: Any, ep: int, skew: float
 ) -> dict[str, dict[str, Work]]:
@@ -179,12 +140,34 @@ def _norms(model: Any, tokens: Any, x: float, tp: Any) -> dict[str, Work]:
     if model.qk_norm != "":
         for name, heads in {"q": model.heads // tp, "k": kv_heads(model, tp)}.items():
             each = heads if model.qk_norm == "head" else 1  # norms of a token, or one of all heads
-            found[name] = norm_work(each * tokens, heads // each * model.head_dim, "rms", x, x, n)
+            wide = heads // each * model.head_dim
+            found[name] = norm_work(each * tokens, wide, "rms", x, x, attending(model))
     if at is not None:
         if at.q_rank > 0:
             found["q"] = norm_work(tokens, at.q_rank, "rms", x, x, n)
         found["kv"] = norm_work(tokens, at.kv_rank, "rms", x, x, n)
     return found
+
+
+def looked_at(model: Any, new: Any, seen: Any) -> list[Any]:
+    """Tokens that a layer with a window reads for the new ones, and pairs of these with those."""
+    if model.chunked:
+        begun = (seen - new) // model.window * model.window
+        return [seen - begun, pairs_in_chunks(new, seen, model.window)]
+    near = np.minimum(seen, model.window + new - 1)
+    return [near, pairs_in_window(new, seen, model.window)]
+
+
+def recurrence_of(model: Any, batch: Any, new: Any, seen: Any, fm: Any, tp: Any) -> Work:
+    """What layers that keep a state do: each sequence's state is written once, and read where it
+    has had tokens before; new tokens come from the projections and go to the last product.
+    """
+    one = model.recurrent
+    made = (one.common + (one.inputs - one.common) // tp + one.inner // tp) * itemsize(fm.x)
+    held = state_bytes(model, fm, 1 + np.minimum(seen - new, 1)) / tp
+    flops = one.layers * (batch * new * (one.update * one.state / tp))
+    moved = batch * (held + new * (one.layers * made))
+    return Work(flops, moved, fm.attention, "matrix", one.layers)
 
 
 def attention_of(
@@ -204,12 +187,16 @@ def attention_of(
     cached = model.kind == "decoder" and (at is None or decoding)
     kept = kv if cached else None
     found: dict[str, Work] = {}
-    near, some = np.minimum(seen, model.window + new - 1), pairs_in_window(new, seen, model.window)
-    whole = ["attention", model.layers - model.windowed, seen, pairs(new, seen, causal)]
-    for name, layers, far, paired in [whole, ["window", model.windowed, near, some]]:
+    each = [["attention", attending(model) - model.windowed, seen, pairs(new, seen, causal)]]
+    if model.windowed > 0:
+        near = looked_at(model, new, seen)
+        each.append(["window", model.windowed, near[0], near[1]])
+    for name, layers, far, paired in each:
         if layers > 0:
             shape = (batch, new, far, heads, shared)
             found[name] = attention_work(shape, width, token, paired, x, kept, fm.attention, layers)
+    if model.recurrent is not None:
+        found["state"] = recurrence_of(model, batch, new, seen, fm, tp)
     if at is not None and not decoding:
         # Latent vectors that go to the cache.
         elements, n = batch * new * cache_width(model), model.layers

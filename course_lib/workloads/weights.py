@@ -18,6 +18,7 @@ from course_lib.core.checks import CourseError, Numbers, plain, shown, unfit
 from course_lib.core.dtypes import itemsize
 from course_lib.ops.products import product
 from course_lib.specs import Transformer
+from course_lib.specs.configurations import attending
 from course_lib.workloads.precision import Formats, picked
 
 
@@ -201,6 +202,8 @@ def not_divisible(model: Any, tp: int) -> list[Any]:
     one = model.experts
     if model.heads % tp > 0:
         return ["heads", model.heads]
+    if model.recurrent is not None and model.recurrent.heads % tp > 0:
+        return ["the heads of states", model.recurrent.heads]
     if model.latent is None and model.kv_heads % tp > 0 and tp % model.kv_heads > 0:
         return ["kv_heads", model.kv_heads]
     dense = one.dense_ffn or model.ffn if one is not None and one.dense_layers > 0 else model.ffn
@@ -262,17 +265,24 @@ def matrices(model: Transformer, *, tp: int = 1, absorbed: bool = True) -> list[
 
 
 def _projections(model: Any, tp: int, absorbed: bool) -> list[Matrix]:
-    part, d, n = "projections", model.width, model.layers
-    heads, at = model.heads // tp, model.latent
+    part, d, n = "projections", model.width, attending(model)
+    heads, at, keeps = model.heads // tp, model.latent, model.recurrent
     if at is None:
         q, kv = heads * model.head_dim, kv_heads(model, tp) * model.head_dim
         bias, out = "qkv" in model.biases, "out" in model.biases
-        return [
+        all_ = [
             Matrix(part, "q", d, q, n, bias=bias, fuses_with="qkv"),
             Matrix(part, "k", d, kv, n, bias=bias, fuses_with="qkv"),
             Matrix(part, "v", d, kv, n, bias=bias, fuses_with="qkv"),
             Matrix(part, "out", q, d, n, bias=out),
         ]
+        if model.gated_attention:
+            all_.append(Matrix(part, "gate", d, q, n, fuses_with="qkv"))
+        if keeps is not None:
+            made = keeps.common + (keeps.inputs - keeps.common) // tp
+            all_.append(Matrix(part, "state_in", d, made, keeps.layers))
+            all_.append(Matrix(part, "state_out", keeps.inner // tp, d, keeps.layers))
+        return all_
     # DeepSeek-V2, arXiv:2405.04434, 2.1 and appendix C.
     q = heads * (at.nope + at.rope)
     found: list[Matrix] = []
@@ -308,7 +318,7 @@ def norm_parameters(model: Transformer) -> int:
     arrays, at = 2 if model.norm == "layer" else 1, model.latent
     norms = model.block_norms * model.layers + model.final_norm + model.embedding_norm
     normed = {"": 0, "head": 2, "all": model.heads + model.kv_heads}[model.qk_norm]
-    found = norms * model.width * arrays + model.layers * normed * model.head_dim
+    found = norms * model.width * arrays + attending(model) * normed * model.head_dim
     return found if at is None else found + model.layers * (at.q_rank + at.kv_rank)
 
 
@@ -385,15 +395,28 @@ def cache_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
     70272.0
     """
     require(model, fm)
-    return model.layers * cache_width(model, checks.count("tp", tp)) * itemsize(fm.kv)
+    return attending(model) * cache_width(model, checks.count("tp", tp)) * itemsize(fm.kv)
 
 
-def cached_tokens(model: Any, context: Any) -> Any:
-    """Tokens whose keys and values a sequence keeps, as the mean of all layers."""
+def cached_tokens(model: Any, context: Any, most: Any = False) -> Any:
+    """Tokens of which a sequence keeps keys and values, in the layers' mean; the `most` it did."""
     if model.windowed == 0:
         return context
-    share = model.windowed / model.layers
-    return (1 - share) * context + share * np.minimum(context, model.window)
+    share = model.windowed / attending(model)
+    near = np.minimum(context, model.window)
+    if model.chunked and not most:
+        near = np.minimum(near, context - (context - 1) // model.window * model.window)
+    return (1 - share) * context + share * near
+
+
+def state_bytes(model: Any, fm: Any, passes: Any = 1) -> Any:
+    """Bytes that a sequence keeps however long it is, on all chips together; or those of so many
+    passes over its state, which a step reads and writes.
+    """
+    one = model.recurrent
+    if one is None:
+        return 0.0
+    return one.layers * (passes * one.state * itemsize("fp32") + one.tail * itemsize(fm.x))
 
 
 def activation_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: int = 1) -> Numbers:
@@ -405,6 +428,7 @@ def activation_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: 
     widest = 0
     for one in matrices(model, tp=tp):
         if one.part != "head" and not one.name.endswith("out") and not one.name.endswith("down"):
-            results[one.part] = results.get(one.part, 0) + one.visits * one.outputs
-            widest = max(widest, results[one.part])
+            key = one.name if one.name == "state_in" else one.part  # layers of another kind
+            results[key] = results.get(key, 0) + one.visits * one.outputs
+            widest = max(widest, results[key])
     return checks.whole("tokens", tokens) * ((2 * model.width + widest) * itemsize(fm.x))

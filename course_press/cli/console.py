@@ -19,7 +19,6 @@ from rich.text import Text
 from typer import Argument, Exit, Option, Typer
 
 from course_lib import CourseError
-from course_lib.specs import Transformer
 from course_tools.counting import Named
 from course_tools.counting import named as model_named
 from course_book import t
@@ -201,14 +200,6 @@ def meant(given: str) -> Named:
     """The model that a reader names."""
     see_own_modules()
     return model_named(given, sys.stdin.read() if given == "-" else None)
-
-
-def described(given: str, why_not: str) -> Transformer:
-    """A model whose sizes say all; of one that has to be traced, `why_not` that will not do."""
-    found = meant(given).model
-    if not isinstance(found, Transformer):
-        raise CourseError(f"model {given!r} is none whose {why_not}")
-    return found
 
 
 def counted(number: int, what: str) -> str:

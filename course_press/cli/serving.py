@@ -62,8 +62,7 @@ def serve_command(
 
     Example: `course serve llama-3-8b h100-sxm --rate 10 --slo ttft=0.5,tpot=0.05 --plan`
     """
-    why_not = "steps are known by its sizes: course predict can trace it, but a service has too"
-    one, on = console.described(model, f"{why_not} many steps to trace"), specs.chip(chip)
+    one, on = console.meant(model).sized, specs.chip(chip)
     settings = _engine(engine, tp, tokens)
     limits = _limits(slo)
     asked: dict[str, Any] = {"w": weights, "kv": cache, "calibrated": not bounds, "ep": ep}

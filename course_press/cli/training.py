@@ -11,7 +11,7 @@ from course_book import n, t
 from course_book.answers import energies, trainings
 from course_book.text import retold
 from course_press.cli import console
-from course_press.cli.console import described, tell, tell_json, tell_table, tested_in_words, told
+from course_press.cli.console import tell, tell_json, tell_table, tested_in_words, told
 
 app = typer.Typer()
 
@@ -37,8 +37,7 @@ def train_command(
 
     Example: `course train llama-3-8b --chips 64xh100-sxm --layout dp=8,tp=8,zero=1,mbs=2,acc=4`
     """
-    why_not = "training is known by its sizes: course predict can trace it, but its backward pass"
-    one, on = described(model, f"{why_not} is not"), train.cluster(chips)
+    one, on = console.meant(model).sized, train.cluster(chips)
     if usd is not None and tokens is None:
         raise CourseError("--usd needs --tokens: a price has no use without a run")
     how: dict[str, Any] = {"framework": framework, "dtype": dtype, "method": method}

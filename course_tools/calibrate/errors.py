@@ -112,7 +112,7 @@ def tested_by(family: str, chip: Accelerator, own: bool) -> ErrorRow | None:
     return next((row for row in lent if row.chip == chip.key), lent[0])
 
 
-def evidence_of(family: str, chip: Accelerator, own: bool) -> str:
-    """The row behind an answer in words, or that there is none."""
-    row = tested_by(family, chip, own)
+def evidence_of(family: str, chip: Accelerator, own: bool, like: bool = True) -> str:
+    """The row behind an answer in words, or that there is none, as of a model unlike all tested."""
+    row = tested_by(family, chip, own) if like else None
     return f"{family}: no measurement tests this range" if row is None else row.said()

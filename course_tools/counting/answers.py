@@ -8,10 +8,9 @@ from typing import Any, Unpack
 
 from course_lib.core import Estimate
 from course_lib.core.checks import CourseError, count, flag, shown
-from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator
-from course_lib.specs.configurations import Declared
+from course_lib.specs.configurations import Declared, attending
 from course_lib.workloads import block, llm
 from course_lib.workloads.llm import Crossover, MemoryFit
 from course_lib.workloads.precision import FormatOptions, Formats, of_model, recipe_of
@@ -239,9 +238,15 @@ def _described(
         else:
             missing["crossover"] = "it is of one chip: tp is more"
     headline = "prefill" if step is after else "decode"
-    whole = float(batch * context * cache_bytes(one, fm)) * one.windowed / one.layers
-    reserved = _reserved(whole * min(context, one.window) / context, whole)
-    if one.experts or one.latent or one.qk_norm or tp > 1 or {fm.w, fm.matmul} != {fm.x}:
+    whole = cache_bytes(one, fm) * one.windowed / attending(one) * batch / 1e9
+    reserved: tuple[str, ...] = ()
+    if one.windowed and context > one.window:
+        reserved = (
+            f"what engines reserve: layers with a window must keep {whole * one.window:.3g} GB, "
+            f"and pages for whole contexts would take {whole * context:.3g} GB",
+        )
+    other = one.experts or one.latent or one.qk_norm or one.windowed or one.recurrent
+    if other or tp > 1 or {fm.w, fm.matmul} != {fm.x}:
         missing["fused"] = "known of one chip's dense blocks in one format only"
     else:
         new = context if headline == "prefill" else 1
@@ -328,7 +333,7 @@ def _traced(
         fused=_saved(plain, step),
         missing=missing,
         uncounted=tuple(dict.fromkeys(one for of in ran.traces for one in of.uncounted)),
-        not_modelled=_left_out(named, built, ran, fm),
+        not_modelled=_left_out(named, built, ran),
         assumed=built.assumed,
     )
 
@@ -372,9 +377,7 @@ def _tried(
     raise errors[0]
 
 
-def _left_out(
-    named: Named, built: building.Built, ran: passes.Passes, fm: Formats
-) -> tuple[str, ...]:
+def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[str, ...]:
     config = named.config or {}
     every = [one for of in ran.traces for one in of.operations]
     kinds, names = ({getattr(one, of) for one in every} for of in ("kind", "name"))
@@ -392,18 +395,7 @@ def _left_out(
         in config,
         "attention as one kernel: this architecture writes its scores out, masked ones too": scores,
         "pictures and sound: the pass is over text": others and built.kind == "decoder",
-        **dict.fromkeys(_reserved(*(count * itemsize(fm.kv) for count in ran.windowed)), True),
         "a cache: the module runs once over what it is given": built.kind == "module",
         _DRAWS: config.get("model_type") == "flux",
     }
     return (*(text for text, holds in found.items() if holds), *_NEVER)
-
-
-def _reserved(kept: float, whole: float) -> list[str]:
-    """What to say of a cache's bytes in layers with a window, if all their tokens were kept too."""
-    if kept >= whole:
-        return []
-    return [
-        f"what engines reserve: layers with a window must keep {kept / 1e9:.3g} GB, and pages for "
-        f"whole contexts would take {whole / 1e9:.3g} GB"
-    ]

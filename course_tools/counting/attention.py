@@ -10,9 +10,10 @@ from course_lib import ops
 from course_lib.core.checks import Numbers, known, whole
 from course_lib.core.dtypes import itemsize
 from course_lib.specs.catalog import transformer
+from course_lib.specs.configurations import attending
 from course_lib.workloads.precision import formats
 from course_lib.workloads.transformer import operators
-from course_lib.workloads.weights import cache_bytes
+from course_lib.workloads.weights import cache_bytes, state_bytes
 from course_tools.counting.sources import configured
 
 MODELS = {
@@ -24,10 +25,6 @@ MODELS = {
     "linear": "qwen3-next-80b-a3b",
     "hybrid": "qwen3-next-80b-a3b",
 }
-# Format of a linear layer's state, as transformers' code keeps it, and FLOPs for each of its
-# numbers: it decays, is asked by the key, takes in the difference, and is asked by the query
-# [yang2024].
-STATE, UPDATE = "fp32", 7
 # Format of an indexer's keys, whatever the cache is in: fp8, and 128 numbers share an fp32 scale,
 # so that 64 have 16 bits of it. Its own code keeps them so [deepseek-v3.2-readme].
 INDEXED = "fp8/64"
@@ -74,6 +71,8 @@ def attention_layer(kind: str, context: ArrayLike, kv: str = "bf16") -> LayerAtt
     seen, key = whole("context", context), MODELS[known("kind", kind, MODELS)]
     if kind in ("full", "grouped", "latent", "sliding"):
         return _sized(key, seen, kv, "window" if kind == "sliding" else "attention")
+    if kind == "linear":
+        return _sized(key, seen, kv, "state")
     config = configured(key).config or {}
     if kind == "sparse":
         near = _sized("deepseek-v3", np.minimum(seen, config["index_topk"]), kv)
@@ -83,21 +82,9 @@ def attention_layer(kind: str, context: ArrayLike, kv: str = "bf16") -> LayerAtt
             seen, config["index_n_heads"], size, INDEXED, value_dim=1, values_in_keys=True
         )
         return near.plus(scores).plus(LayerAttention(kept, 0.0, 0.0))
-    of_key = config["linear_key_head_dim"]
-    wide = config["linear_num_value_heads"] * config["linear_value_head_dim"]
-    # The last tokens of a short convolution are kept too, in bf16.
-    tail = config["linear_conv_kernel_dim"] * (2 * config["linear_num_key_heads"] * of_key + wide)
-    state = of_key * wide + 0.0 * seen
-    held = state * itemsize(STATE) + tail * itemsize("bf16")
-    linear = LayerAttention(held, UPDATE * state, 2 * held)
-    if kind == "linear":
-        return linear
-    size, every = (
-        (config["num_key_value_heads"], config["head_dim"]),
-        config["full_attention_interval"],
-    )
-    far = _own(seen, config["num_attention_heads"], size, kv)
-    return LayerAttention(0.0, 0.0, 0.0).plus(far, 1 / every).plus(linear, 1 - 1 / every)
+    far, share = _sized(key, seen, kv), 1 / config["full_attention_interval"]
+    linear = _sized(key, seen, kv, "state")
+    return LayerAttention(0.0, 0.0, 0.0).plus(far, share).plus(linear, 1 - share)
 
 
 def _own(seen: Numbers, heads: int, size: tuple[int, int], kv: str, **more: Any) -> LayerAttention:
@@ -108,11 +95,13 @@ def _own(seen: Numbers, heads: int, size: tuple[int, int], kv: str, **more: Any)
 
 
 def _sized(key: str, seen: Numbers, kv: str, name: str = "attention") -> LayerAttention:
-    """A layer of a model that a Transformer describes; `name` is of its attention's two kinds."""
-    model, fm = transformer(key, windows=True), formats(kv=kv)
+    """A layer of a model that a Transformer describes; `name` is of its attention's kinds."""
+    found: Any = configured(key).model
+    model, fm = transformer(found, windows=True), formats(kv=kv)
     of = operators(model, 1, 1, seen, fm)["attention"][name]
-    layers = model.windowed if name == "window" else model.layers - model.windowed
     near = np.minimum(seen, model.window) if name == "window" else seen
-    return LayerAttention(
-        cache_bytes(model, fm) / model.layers * near, of.flops / layers, of.bytes / layers
-    )
+    kept = cache_bytes(model, fm) / attending(model) * near
+    if name == "state":
+        kept = state_bytes(model, fm) / of.kernels + 0.0 * seen
+    flops, moved = (np.asarray(one) / of.kernels + 0.0 * seen for one in (of.flops, of.bytes))
+    return LayerAttention(kept, flops, moved)

@@ -11,12 +11,20 @@ from course_tools.counting import quantization
 from course_tools.counting.quantization import is_size
 
 # Architectures of RMS norms and ordinary MLPs.
-PLAIN = "llama mistral qwen2 qwen3 gemma phi3 granite smollm3 arcee seed_oss olmo2 gemma3"
+PLAIN = "llama mistral qwen2 qwen3 gemma phi3 granite smollm3 arcee seed_oss olmo2 gemma3 granite_h"
 # Architectures of norms with a bias.
 LAYERED = "gpt2 gpt_bigcode gpt_neox opt bloom falcon starcoder2 stablelm nemotron"
-# Architectures of RMS norms and experts, and the keys that say how many; and sizes of Gemma 3's
-# text that published configurations leave to the architecture.
-EXPERTS, GEMMA = quantization.CALLED["experts"], quantization.CALLED["gemma"]
+# Under which keys architectures keep sizes, and sizes of Gemma 3's text that published
+# configurations leave to the architecture; and those of RMS norms and experts.
+SIZES, GEMMA = quantization.CALLED["sizes"], quantization.CALLED["gemma"]
+EXPERTS = [kind for kind in SIZES if "experts" in SIZES[kind]]
+# Which products have a bias, or the switch that says so, with a plus where it is on if nobody does.
+BIASES = quantization.CALLED["biases"]
+# Architectures some layers of which keep a state, and the keys of its sizes.
+STATES = quantization.CALLED["states"]
+# Switches of what a `Transformer` lacks, and the types of layers that it has.
+LACKING: dict[str, list[str]] = quantization.CALLED["lacking"]
+LAYERS = quantization.CALLED["layers"]
 GPT = ["gpt2", "gpt_bigcode"]
 # Architectures whose first layers may have no experts.
 DEEP = ["glm4_moe", "deepseek_v2", "deepseek_v3"]
@@ -57,6 +65,8 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
             for key in of:
                 if key != "model_type":
                     config[key] = of[key]
+    if kind == "granitemoehybrid" and config.get("num_local_experts") == 0:
+        kind = "granite_h"
     if kind is None:
         return refusal("key", "model_type", None)
     if not is_known(kind):
@@ -78,6 +88,11 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
             return refusal("value", given, found)
         got[name], keys[name] = found, given
 
+    for key in STATES.get(kind, []):
+        if config.get(key) is None:  # which transformers has a size for
+            return refusal("architecture", kind, None)
+        if not is_size(config.get(key), 1):
+            return refusal("value", key, config.get(key))
     bad = mistyped(config)
     if bad is None:
         bad = unlike(kind, config)
@@ -101,13 +116,13 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         each = width // heads
     normed = "all" if kind in ["olmo2", "olmoe"] else ""
     asked = kind == "glm4_moe" and config.get("use_qk_norm", False)
-    if asked or kind in ["qwen3", "qwen3_moe", "gemma3"]:
+    if asked or kind in ["qwen3", "qwen3_moe", "qwen3_next", "gemma3"]:
         normed = "head"
     context = got["context"] if "context" in got else config.get("seq_length", 2048)
     positions = context if kind in GPT else context + 2 if kind == "opt" else 0
     window = window_of(kind, config)
     windowed = 0
-    if kind in ["gpt_oss", "gemma3"] and window is not None:
+    if kind in ["gpt_oss", "gemma3", "llama4_text"] and window is not None:
         windowed = windowed_of(kind, config, layers)
         if windowed > layers:
             return refusal("value", "layer_types", config.get("layer_types"))
@@ -122,15 +137,23 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         ffn = config.get(inner) or 4 * width
     experts = None
     dense = layers
-    if kind in list(EXPERTS):
+    if kind in EXPERTS:
         dense = got["dense"] if kind in DEEP else 0
         own = "of each expert" in got  # an expert has a size of its own
+        shared = (config.get("n_shared_experts") or 0) if kind in DEEP else 0
+        if kind == "llama4_text":
+            dense, shared = layers - layers // config.get("interleave_moe_layer_step", 1), 1
+        if "of shared experts" in got:
+            each_has = got["of each expert"] if own else ffn
+            shared = got["of shared experts"] // each_has
+            if shared * each_has != got["of shared experts"]:
+                return refusal("value", keys["of shared experts"], got["of shared experts"])
         experts = {
             "count": got["experts"],
             "active": got["active"],
-            "shared": (config.get("n_shared_experts") or 0) if kind in DEEP else 0,
+            "shared": shared,
             "dense_layers": dense,
-            "dense_ffn": ffn if own else None,
+            "dense_ffn": ffn if own else config.get("intermediate_size_mlp"),
             # Elsewhere what evens out the load is a buffer, not a parameter.
             "router_bias": kind == "gpt_oss",
         }
@@ -138,6 +161,13 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     other: dict[str, Any] = {}
     if kind == "gpt_oss":
         other["sinks"] = layers * heads
+    if kind == "qwen3_next":
+        other["gates"] = layers * width
+    kept = recurrent_of(kind, config, layers)
+    if kept is not None and kept[0]["layers"] >= layers:
+        return refusal("value", "layer_types", config.get("layer_types"))
+    if kept is not None:
+        other["states"] = kept[1]
     if kind == "gemma3" and seeing is not None:
         other["vision"] = seen_by(seeing, width)
         if other["vision"] is None:
@@ -171,6 +201,9 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         "qk_norm": normed,
         "experts": experts,
         "latent": latent,
+        "recurrent": None if kept is None else kept[0],
+        "chunked": kind == "llama4_text" and windowed > 0,
+        "gated_attention": kind == "qwen3_next",
         "declared": quantization.declared(config, layers, dense, tied),
         "other": other,
     }
@@ -183,37 +216,18 @@ def refusal(refused: str, name: str, value: Any) -> dict[str, Any]:
 
 def is_known(kind: Any) -> bool:
     """Whether it is an architecture that is read here."""
-    return kind in PLAIN.split(" ") or kind in LAYERED.split(" ") or kind in list(EXPERTS)
+    return kind in PLAIN.split(" ") or kind in LAYERED.split(" ") or kind in EXPERTS
 
 
 def size_names(kind: str) -> dict[str, list[str]]:
     """The keys under which an architecture keeps each size that it must name; the first is told."""
-    gpt = kind in GPT
-    names = {
-        "layers": ["n_layer", "num_hidden_layers"] if gpt else ["num_hidden_layers", "n_layer"],
-        "width": ["n_embd", "hidden_size"] if gpt else ["hidden_size", "n_embed"],
-        "heads": ["n_head", "num_attention_heads"] if gpt else ["num_attention_heads", "n_head"],
-        "vocab": ["vocab_size"],
-    }
-    if kind in ["bloom", "falcon"]:
-        return names  # positions are of the scores: no size of theirs
-    names["context"] = ["max_position_embeddings"]
-    if gpt:
-        names["context"] = ["n_positions", "max_position_embeddings"]
-        return names
-    names["ffn"] = ["ffn_dim"] if kind == "opt" else ["intermediate_size"]
-    if kind in list(EXPERTS):
-        names["experts"] = EXPERTS[kind]
-        if kind in DEEP:
-            names["dense"] = ["first_k_dense_replace"]
-        names["active"] = ["num_experts_per_tok"]
-        if kind in DEEP or kind == "qwen3_moe":
-            names["of each expert"] = ["moe_intermediate_size"]
-    if kind in LATENT:
-        names["kv_rank"] = ["kv_lora_rank"]
-        names["nope"] = ["qk_nope_head_dim"]
-        names["rope"] = ["qk_rope_head_dim"]
-        names["value"] = ["v_head_dim"]
+    own: dict[str, list[str]] = SIZES.get(kind, {})
+    names: dict[str, list[str]] = {}
+    for of in [SIZES["all"], own]:
+        for name in of:
+            keys = own.get(name, of[name])
+            if len(keys) > 0:  # none are those that follow from others
+                names[name] = keys
     return names
 
 
@@ -225,7 +239,7 @@ def mistyped(config: dict[str, Any]) -> str | None:
         size = config.get(key)
         if not (size is None or is_size(size, 0 if key == "n_shared_experts" else 1)):
             return key
-    for key in ["layer_types", "mlp_only_layers"]:
+    for key in ["layer_types", "mlp_only_layers", "no_rope_layers", "moe_layers"]:
         if not (config.get(key) is None or isinstance(config.get(key), (list, tuple))):
             return key
     for key in SWITCHES.split(" "):
@@ -239,21 +253,21 @@ def unlike(kind: str, config: dict[str, Any]) -> str | None:
     """The key by which a configuration asks for what `Transformer` does not have; `None` if none
     does.
     """
-    lacking = ["add_cross_attention", "qk_layernorm"]
-    if kind == "stablelm":
-        lacking.append("use_parallel_residual")  # one norm in each block instead of two
-    if kind in LATENT:
-        lacking.extend(["attention_bias", "mlp_bias"])
-    for key in lacking:
-        if config.get(key, False):
-            return key
+    for of in ["all", kind]:
+        for key in LACKING.get(of, []):
+            if config.get(key, False):
+                return key
     if kind == "falcon":
         one_norm = not config.get("new_decoder_architecture", False)
         if one_norm and config.get("parallel_attn", True):
             return "parallel_attn"
         if config.get("num_ln_in_parallel_attn") == 1:
             return "num_ln_in_parallel_attn"
-    if kind == "qwen3_moe":
+    if kind == "llama4_text" and config.get("moe_layers") is not None:
+        every = config["num_hidden_layers"] // config.get("interleave_moe_layer_step", 1)
+        if len(config["moe_layers"]) != every:
+            return "moe_layers"
+    if kind in ["qwen3_moe", "qwen3_next"]:
         if config.get("decoder_sparse_step", 1) != 1:
             return "decoder_sparse_step"
         if len(config.get("mlp_only_layers") or []) > 0:
@@ -265,42 +279,65 @@ def unlike(kind: str, config: dict[str, Any]) -> str | None:
         if config.get("word_embed_proj_dim", config["hidden_size"]) != config["hidden_size"]:
             return "word_embed_proj_dim"
     for one in config.get("layer_types") or []:
-        if one not in ["full_attention", "sliding_attention"]:
+        if one not in LAYERS.get(kind, LAYERS["all"]):
             return "layer_types"
     return None
 
 
 def biases_of(kind: str, config: dict[str, Any]) -> list[str]:
     """Which products have a bias."""
-    every = ["qkv", "out", "mlp"]
-    if kind in ["gpt2", "gpt_bigcode", "opt", "bloom"]:
-        return every
-    if kind == "starcoder2":
-        return every if config.get("use_bias", True) else []
-    if kind == "falcon":
-        return every if config.get("bias", False) else []
-    if kind == "gpt_neox":
-        return every if config.get("attention_bias", True) else ["mlp"]
-    if kind == "qwen2" or (kind == "stablelm" and config.get("use_qkv_bias", False)):
-        return ["qkv"]
-    if kind in ["stablelm", "mistral", "mixtral", "phi3", "deepseek_v2", "deepseek_v3"]:
-        return []
-    both = config.get("attention_bias", kind in ["seed_oss", "gpt_oss"])
-    found = ["qkv"] if both else []
-    out = config.get("attention_out_bias", False) if kind == "seed_oss" else both
-    if out and kind != "glm4_moe":
-        found.append("out")
-    of_mlp = kind in ["llama", "granite", "smollm3", "arcee", "seed_oss", "nemotron"]
-    if kind == "gpt_oss" or (of_mlp and config.get("mlp_bias", False)):
-        found.append("mlp")
+    found = []
+    for name in BIASES["usual"]:
+        given = BIASES.get(kind, BIASES["usual"])[name]
+        if given in ["always", "never"]:
+            has = given == "always"
+        else:
+            has = config.get(given.replace("+", ""), given.startswith("+"))
+        if has:
+            found.append(name)
     return found
+
+
+def recurrent_of(kind: str, config: dict[str, Any], layers: int) -> Any:
+    """Layers that keep a state, as `Recurrent` takes them, and what else they hold; or `None`."""
+    if kind not in list(STATES):
+        return None
+    size = [config[key] for key in STATES[kind]]
+    types = config.get("layer_types")
+    many = layers - layers // config.get("full_attention_interval", 4)
+    if types is not None:
+        many = len([one for one in types if one in ["linear_attention", "mamba"]])
+    if many == 0:
+        return None
+    groups, heads, of_key, of_value, kernel = size[0], size[1], size[2], size[3], size[4]
+    # The gated delta rule [yang2024], or Mamba-2 with a head's numbers as its values.
+    delta = kind == "qwen3_next"
+    common, inner = 2 * groups * of_key, heads * of_value
+    channels = common + inner
+    own = channels * kernel + (2 * heads + of_value if delta else 3 * heads + inner)
+    if not delta and config.get("mamba_conv_bias", True):
+        own += channels
+    found = {
+        "layers": many,
+        "heads": groups if delta else heads,
+        "inputs": channels + inner + (2 if delta else 1) * heads,
+        "common": 0 if delta else common,
+        "inner": inner,
+        "state": of_key * inner,
+        "tail": kernel * channels,
+        "update": 7 if delta else 5,
+    }
+    return [found, many * own]
 
 
 def windowed_of(kind: str, config: dict[str, Any], layers: int) -> int:
     """Layers that look at a window only."""
     types = config.get("layer_types")
     if types is not None:
-        return len([one for one in types if one == "sliding_attention"])
+        return len([one for one in types if one in ["sliding_attention", "chunked_attention"]])
+    if kind == "llama4_text":
+        turned = config.get("no_rope_layers") or []
+        return len([one for one in turned if one]) if len(turned) > 0 else layers - layers // 4
     if kind == "gpt_oss":
         return (layers + 1) // 2
     pattern: int = config.get("sliding_window_pattern", 6)
@@ -311,8 +348,10 @@ def window_of(kind: str, config: dict[str, Any]) -> Any:
     """Tokens after which keys leave a sliding window, so that attention is another; `None` without
     one.
     """
-    if kind in ["glm4_moe", "olmo2", "seed_oss"]:
+    if kind in list(STATES) or kind in ["glm4_moe", "olmo2", "seed_oss"]:
         return None
+    if kind == "llama4_text":
+        return config.get("attention_chunk_size", 8192)
     usual = 4096 if kind == "mistral" else 128 if kind == "gpt_oss" else None
     types = config.get("layer_types")
     if kind in ["qwen2", "qwen3", "qwen3_moe", "smollm3"]:

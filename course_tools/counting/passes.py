@@ -38,15 +38,12 @@ class Passes:
     prompt, step : over all tokens at once, and of one token with the others in a cache; `None`
         where the module has no such step, and `why` says so.
     cache : what the cache holds then: elements by format, as `Access` has them.
-    windowed : elements of these in layers that keep a window only, and how many they would be had
-        they kept all tokens.
     """
 
     prompt: Trace
     step: Trace | None = None
     why: str = ""
     cache: dict[str, float] = field(default_factory=dict)
-    windowed: tuple[float, float] = (0.0, 0.0)
 
     @property
     def traces(self) -> list[Trace]:
@@ -85,7 +82,6 @@ def _step(found: Passes, prompt: "_Running", out: Any, context: int) -> None:
         with again.recorder.silence():
             out = again.forward(_inputs(again.built, again.batch, again.tokens, again.takes))
     found.step, found.cache = prompt.further(out, _cache_of(out))
-    found.windowed = _windowed(_cache_of(out), context)
 
 
 class _Running:
@@ -241,17 +237,6 @@ def _shortened(cache: Any) -> bool:
         if getattr(one, "indexer_keys", None) is not None:
             one.indexer_keys = one.indexer_keys[:, :-1]
     return True
-
-
-def _windowed(cache: Any, tokens: int) -> tuple[float, float]:
-    kept = whole = 0.0
-    for one in getattr(getattr(cache, "self_attention_cache", cache), "layers", []):
-        keys = getattr(one, "keys", None)
-        if isinstance(getattr(one, "sliding_window", None), int) and keys is not None:
-            size = float(keys.numel() + one.values.numel())
-            kept += size
-            whole += size / max(keys.shape[-2], 1) * max(tokens, keys.shape[-2])
-    return kept, whole
 
 
 def _arrays(cache: Any, depth: int = 0) -> list[Any]:

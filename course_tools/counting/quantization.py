@@ -41,6 +41,7 @@ def declared(config: dict[str, Any], layers: int, dense: int, tied: bool) -> dic
         place = names.get(PLACES[key], PLACES[key])
         first = dense if key.split(".")[0] in ["experts", "shared"] else 0
         last = dense if key.startswith("mlp") else layers
+        last = last if "." in place else first  # what only some architectures have
         met: dict[str, int] = {}
         fastest = said["x"]
         for i in range(first, last):

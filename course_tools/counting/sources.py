@@ -13,13 +13,15 @@ import msgspec
 from course_lib.core.checks import CourseError, known, shown, spelled, text, unfit
 from course_lib.specs import Model, Transformer, model, models
 from course_lib.specs.provenance import Figure, as_record
-from course_tools.counting.building import limit_of
+from course_tools.counting.building import from_transformers, limit_of
 from course_tools.counting.headers import SUFFIXES, stored
 from course_tools.counting.huggingface import is_known, size_names, sizes
 from course_tools.counting.quantization import CALLED
 from course_tools.files import DATA, read_rows
 
 _SAID = CALLED["said"]
+# What a configuration says once for its text and what sees or hears beside it.
+OUTER = "quantization_config compression_config torch_dtype dtype tie_word_embeddings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,16 @@ class Named:
     config: dict[str, Any] | None = None
     function: str = ""
     stored: float | None = None
+
+    @property
+    def sized(self) -> Transformer:
+        """The transformer that sizes describe; raise where there is none, by what is missing."""
+        if isinstance(self.model, Transformer):
+            return self.model
+        found = sizes(self.config) if self.config is not None else {"refused": "other"}
+        about = {"name": found.get("name"), "value": shown(found.get("value"))}
+        said = _SAID[found["refused"] or "beside"].format(**about)
+        raise CourseError(f"model {self.name!r} must be one that sizes describe here: {said}")
 
     @property
     def limit(self) -> int | None:
@@ -79,15 +91,17 @@ def configurations() -> Mapping[str, Configuration]:
 
 
 def configured(key: str) -> Named:
-    """One of `configurations`, to be traced.
+    """One of `configurations`, to be traced where no sizes describe it; or a key of the table.
 
     Examples
     --------
     >>> configured("qwen3-next-80b-a3b").limit
     262144
     """
+    if key in models():
+        return Named(key, model=model(key))
     path = DATA / "configs" / f"{known('model', key, configurations())}.json"
-    return Named(key, config=config_of(path.read_text(encoding="utf-8"), key))
+    return _configured(key, config_of(path.read_text(encoding="utf-8"), key))
 
 
 def named(given: str, written: str | None = None) -> Named:
@@ -110,10 +124,11 @@ def named(given: str, written: str | None = None) -> Named:
     text("given", given)
     if given == "-":
         return _configured("config", config_of(written or "", "standard input"))
-    if key := spelled(given, configurations()):
+    path, keys = Path(given), (*configurations(), *models())
+    folder = path.is_dir() and given not in keys
+    if not folder and (key := spelled(given, keys)):
         return configured(key)
-    path = Path(given)
-    path = path / "config.json" if path.is_dir() and not spelled(given, models()) else path
+    path = path / "config.json" if folder else path
     if path.name.endswith(SUFFIXES):
         size, config = stored(path)
         if config is not None:
@@ -131,8 +146,7 @@ def named(given: str, written: str | None = None) -> Named:
         return _configured(name, config_of(content, given))
     if ":" in given and all(given.split(":", 1)):
         return Named(given, function=given)
-    found = model(given)
-    return Named(found.key, model=found)
+    return Named(given, model=model(given))
 
 
 def config_of(content: str, where: str) -> dict[str, Any]:
@@ -165,14 +179,32 @@ def _configured(name: str, config: dict[str, Any]) -> Named:
     config = _described(config)
     heads = [str(one) for one in config.get("architectures") or ()]
     found: dict[str, Any] = {"refused": "architecture", "value": None}
-    if not heads or any("CausalLM" in one or "LMHead" in one for one in heads):
+    writes = ("CausalLM", "LMHead", "ConditionalGeneration")
+    if not heads or any(word in one for one in heads for word in writes):
         found = sizes(config)
+    inner = config.get("text_config")
+    if found["refused"] == "architecture" and isinstance(inner, dict):
+        return Named(name, model=_with_others(config, inner, name), config=config)
     # Sizes that are missing or wrong are the reader's to mend; what no Transformer has is traced: a
     # value, too, that some architecture could have.
     refused, value = found["refused"], found["value"] if found["refused"] else None
     other = isinstance(value, bool | list | dict | None) or (isinstance(value, int) and value > 0)
     traced = refused == "architecture" or (refused == "value" and other)
     return Named(name, model=None if traced else from_config(config, name), config=config)
+
+
+def _with_others(config: dict[str, Any], inner: dict[str, Any], name: str) -> Transformer | None:
+    """A text's part of a model that sees or hears, and what else it holds; `None` if not known."""
+    given = {key: config[key] for key in OUTER.split() if key in config} | inner
+    if sizes(given)["refused"]:
+        return None
+    one = from_config(given, name)
+    try:
+        tied = {"tie_word_embeddings": one.head == "tied"}
+        rest = from_transformers(config | tied).parameters - one.parameters
+    except CourseError:
+        return None
+    return msgspec.structs.replace(one, other={**one.other, "senses": rest}) if rest > 0 else None
 
 
 def from_config(config: Mapping[str, Any], name: str = "") -> Transformer:

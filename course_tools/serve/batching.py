@@ -17,6 +17,7 @@ from math import inf
 from typing import Any
 
 from course_lib.core.checks import CourseError
+from course_lib.workloads.transformer import looked_at
 from course_tools.serve.clock import StepTimeModel
 from course_tools.serve.requests import LoggedStep
 from course_tools.serve.settings import EngineSettings
@@ -76,8 +77,9 @@ class Blocks:
     with `again`, what is still held is used again.
     """
 
-    def __init__(self, blocks: int, size: int, again: bool) -> None:
-        self.blocks, self.size, self._again = blocks, size, again
+    # A sequence takes so many `more` for what it keeps however long it is: windows, and states.
+    def __init__(self, blocks: int, size: int, again: bool, more: int = 0) -> None:
+        self.blocks, self.size, self._again, self._more = blocks, size, again, more
         self.free = self.fewest = blocks
         self._freed: deque[_Freed] = deque()
         self._kept = 0  # blocks that are free and still hold something
@@ -85,7 +87,7 @@ class Blocks:
 
     def needed(self, tokens: int) -> int:
         """Blocks for so many tokens."""
-        return -(-tokens // self.size)
+        return -(-tokens // self.size) + self._more
 
     def lacks(self, one: Sequence, chunk: int) -> int:
         """Blocks that a sequence needs for so many tokens more."""
@@ -137,7 +139,7 @@ class Blocks:
     def start(self, one: Sequence, tokens: int) -> None:
         """Give a sequence that waited the tokens that `held` counted."""
         found = self._beginning(one)
-        one.cached, one.blocks, one.lent = tokens, self.needed(tokens), 0
+        one.cached, one.blocks, one.lent = tokens, self.needed(tokens) - self._more, 0
         if one.brought and not one.preempted:
             self.take(one.blocks)
         elif found is not None and tokens:
@@ -202,9 +204,10 @@ class Replica:
         engine: EngineSettings,
         blocks: int,
         draft: StepTimeModel | None = None,
+        more: int = 0,
     ) -> None:
         self.taken, self.engine, self._draft = taken, engine.on(), draft
-        self.cache = Blocks(blocks, engine.block_size, engine.enable_prefix_caching)
+        self.cache = Blocks(blocks, engine.block_size, engine.enable_prefix_caching, more)
         self.now = self._planned = 0.0  # s, the end of its last step, and when that was planned
         self.steps = self.preemptions = 0
         self.waiting: deque[Sequence] = deque()
@@ -217,6 +220,10 @@ class Replica:
         self._prompts: list[Sequence] = []
         self._decoding = 0
         self._seen = 0  # tokens in the caches of those that decode
+        # What layers with a window read of them in the next step, how many of them read more in
+        # each step, and the count of tokens until which that holds.
+        self._near = self._rising = 0
+        self._holds = 0.0
         self._needs = [0] * engine.block_size  # who needs a block at a count of this remainder
         self._ends: list[tuple[int, int, Sequence]] = []
         self._later: list[Sequence] = []
@@ -266,11 +273,14 @@ class Replica:
         # Whoever waits may be admitted next: by blocks that came back, or by having come.
         came_back = late or self.preemptions > preempted
         soon = self.waiting and (came_back or self.waiting[0].arrived > known)
+        if self.taken.windowed and self._clock >= self._holds:
+            self._look()
         start = self.now
         one_by_one = self.log is not None or chunks or gained != 1 or soon
         steps = 1 if one_by_one else self._alike()
         if steps > _MANY:
-            times = self.taken.decoding(self._decoding, self._seen + self._decoding, steps).cumsum()
+            looks = self._seen + self._decoding, steps, self._near, self._rising
+            times = self.taken.decoding(self._decoding, *looks).cumsum()
             steps = min(steps, int(times.searchsorted(until - self.now)) + 1)
             self._planned += float(times[steps - 2]) if steps > 1 else 0.0
             self.now += float(times[steps - 1])
@@ -281,6 +291,7 @@ class Replica:
         self.steps += steps
         self._clock += steps * gained
         self._seen += steps * gained * self._decoding
+        self._near += steps * gained * self._rising
         if self.log is not None:
             self.log.append(self._record(start, chunks, gained > 0))
         self._finish(chunks)
@@ -316,21 +327,42 @@ class Replica:
         tried = decoding * (1 + guesses)
         seen = self._seen + decoding if decoding else 0
         new, pairs, looked = tried, float(seen * (1 + guesses)), float(seen)
+        close = self._near if decoding else 0
+        near, read, passes = float(close * (1 + guesses)), float(close), 2.0 * decoding
         for one, chunk in chunks:
             new, looked = new + chunk, looked + one.cached
             pairs += chunk * (one.cached - chunk) + chunk * (chunk + 1) / 2
-        time = self.taken.seconds(new, tried + len(chunks), pairs, new, looked)
+            passes += 1 + (one.cached > chunk)
+            if self.taken.windowed:
+                some, paired = looked_at(self.taken, chunk, one.cached)
+                near, read = near + float(paired), read + float(some)
+        sequences, close_by = tried + len(chunks), (near, read)
+        time = self.taken.seconds(new, sequences, pairs, new, looked, close_by, passes)
         if chunks:
             time = max(time, self.taken.prompt)
         if self._draft is not None and (many := decoding):
             time += guesses * self._draft.seconds(many, many, seen, many, seen)
         return time
 
+    def _look(self) -> None:
+        """Count anew what layers with a window read for those that decode."""
+        self._order = [one for one in self._order if one.state in (PROMPT, DECODING)]
+        size, chunked = self.taken.window, self.taken.chunked
+        self._near, self._rising, self._holds = 0, 0, inf
+        for one in self._order:
+            if one.state == DECODING:
+                seen = one.cached + self._clock - one.joined + 1
+                near = (seen - 1) % size + 1 if chunked else min(seen, size)
+                self._near += near
+                if chunked or near < size:
+                    self._rising += 1
+                    self._holds = min(self._holds, self._clock + size - near + chunked)
+
     def _alike(self) -> int:
         """How many steps follow before one ends a sequence, or lacks a block."""
         while self._ends[0][2].state != DECODING or self._ends[0][0] != self._ends[0][2].ends:
             heapq.heappop(self._ends)
-        most = self._ends[0][0] - self._clock
+        most = int(min(self._ends[0][0], self._holds or inf)) - self._clock
         # The first of them has taken its blocks already.
         if self._due(most - 1, 1) <= self.cache.free:
             return most
@@ -427,6 +459,7 @@ class Replica:
     def _count(self, one: Sequence, by: int) -> None:
         self._needs[one.remainder] += by
         self._decoding += by
+        self._holds = 0.0  # what windows hold is counted anew
         self._seen += by * one.cached
 
     def _finish(self, chunks: Chunks) -> None:

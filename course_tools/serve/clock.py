@@ -1,5 +1,5 @@
-"""How long an engine's steps take: one model of a step, `llm.mixed`, tabulated: all but attention
-by the count of tokens, attention by how many tokens look at how many.
+"""How long an engine's steps take, whose sequences differ: `llm.decode` tabulated, all but
+attention by the count of tokens, attention by how many tokens look at how many.
 """
 
 from dataclasses import dataclass, replace
@@ -14,6 +14,7 @@ from course_lib.core import summed
 from course_lib.core.checks import CourseError, count, nonnegative, single
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder
+from course_lib.specs.configurations import attending
 from course_lib.workloads import llm
 from course_lib.workloads.precision import FormatOptions, of_model
 from course_lib.workloads.transformer import operators
@@ -48,6 +49,15 @@ class StepTimeModel:
     # sequence, token: byte of attention that each new token moves, and each token in a cache
     sequence: float = 0.0
     token: float = 1.0
+    # full, windowed, window, chunked: layers that look at all tokens and at a window's, over those
+    # that this is of, and what the model says of the window
+    full: float = 1.0
+    windowed: float = 0.0
+    window: int = 0
+    chunked: bool = False
+    # Of layers that keep a state, byte of a pass over it, of a sequence beside, and of a new token,
+    # and FLOP of a new token.
+    state: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     # step, prompt, first: s that the host adds to each step, that one with a part of a prompt takes
     # at least, and that a request takes before its first step
     step: float = 0.0
@@ -63,18 +73,36 @@ class StepTimeModel:
     source: str
     evidence: str = ""  # rows of the table of errors
 
-    def seconds(self, tokens: int, sequences: int, pairs: float, new: float, seen: float) -> float:
+    def seconds(
+        self,
+        tokens: int,
+        sequences: int,
+        pairs: float,
+        new: float,
+        seen: float,
+        near: tuple[float, float] = (0.0, 0.0),
+        passes: float = 0.0,
+    ) -> float:
         """S of a step of so many tokens and sequences; `pairs` are tokens times what each looks at,
-        summed, and attention writes `new` tokens and reads `seen` in the caches.
+        summed, and attention writes `new` tokens and reads `seen` in the caches; `near` are both in
+        layers with a window, and `passes` go over sequences' states.
         """
-        busy = self.math * self.flops * pairs
-        moved = self.memory * (self.sequence * new + self.token * seen)
-        # `overlapped` of two floats, which a simulation asks for at each step.
-        longer, shorter = max(busy, moved), min(busy, moved)
-        attention = longer * (1 + (shorter / longer) ** self.order) ** (1 / self.order)
-        return float(
-            self.tokens[tokens] + self.heads[sequences] + self.launches + attention + self.step
-        )
+        took = self._attends((pairs, seen), near, new, sequences, passes)
+        return float(self.tokens[tokens] + self.heads[sequences] + self.launches + took + self.step)
+
+    def _attends(self, far: Any, near: Any, new: float, sequences: int, passes: float) -> Any:
+        """S of attention, of pairs and tokens looked at in layers that see all and those with a
+        window, and of what keeps a state.
+        """
+        each, own, fresh, flops = self.state
+        moved, took = each * passes + own * sequences + fresh * new, 0.0
+        if moved:
+            took = overlapped(self.math * flops * new, self.memory * moved, self.order)
+        for layers, (pairs, seen) in ((self.full, far), (self.windowed, near)):
+            if layers:
+                reads = self.memory * (self.sequence * new + self.token * seen)
+                took = took + layers * overlapped(self.math * self.flops * pairs, reads, self.order)
+        return took
 
     def ends(self) -> list["StepTimeModel"]:
         """The same at the two ends of the range."""
@@ -84,15 +112,18 @@ class StepTimeModel:
             for by, wait in zip(self.steps, self.waits, strict=True)
         ]
 
-    def decoding(self, sequences: int, seen: float, steps: int) -> NDArray[np.float64]:
+    def decoding(
+        self, sequences: int, seen: float, steps: int, near: float = 0.0, rising: int = 0
+    ) -> NDArray[np.float64]:
         """So many decode steps one after another, the first of which reads `seen` tokens, the new
-        ones included, and each next one more for each sequence.
+        ones included, and each next one more for each sequence; in layers with a window `near`, and
+        one more for each that is `rising`.
         """
-        reads = seen + sequences * np.arange(steps)
-        busy = self.math * self.flops * reads
-        moved = self.memory * (self.sequence * sequences + self.token * reads)
+        done = np.arange(steps)
+        reads, close = seen + sequences * done, near + rising * done
         fixed = self.tokens[sequences] + self.heads[sequences] + self.launches + self.step
-        return np.asarray(fixed + overlapped(busy, moved, self.order))
+        looks = (reads, reads), (close, close)
+        return np.asarray(fixed + self._attends(*looks, sequences, sequences, 2.0 * sequences))
 
 
 def step_times(
@@ -120,13 +151,12 @@ def step_times(
     --------
     >>> from course_tools.serve.settings import engine
     >>> steps = step_times("llama-3-8b", "h100-sxm", engine("vllm"), calibrated=False)
-    >>> step = llm.mixed("llama-3-8b", "h100-sxm", [1] * 63 + [512], [1024] * 63 + [512])
-    >>> pairs = 63 * 1024 + 512 * 513 / 2
-    >>> took = steps.seconds(63 + 512, 64, pairs, 63 + 512, 63 * 1024 + 512)
+    >>> step = llm.decode("llama-3-8b", "h100-sxm", 64, 1024)
+    >>> took = steps.seconds(64, 64, 64 * 1024, 64, 64 * 1024)
     >>> abs(took / step.lower - 1) < 1e-9
     True
     """
-    one, on = decoder(model), accelerator(chip)
+    one, on = decoder(model, windows=True), accelerator(chip)
     fm, engine = of_model(one, on, **formats), engine.on(on)
     shared: dict[str, Any] = {
         "tp": engine.tensor_parallel_size,
@@ -150,10 +180,17 @@ def step_times(
     launched = sum(float(np.max(each.kernels)) for each in (*parts.values(), head))
     del parts["attention"]
     # What one token more in the caches adds to attention, and what is left for the new one.
-    work = operators(one, 1, 1, np.array([1.0, 2.0]), fm, **shared)["attention"]["attention"]
+    new, contexts = np.array([1.0, 1.0, 2.0]), np.array([1.0, 2.0, 2.0])
+    works = operators(one, 1, new, contexts, fm, **shared)["attention"]
+    work = works["attention" if "attention" in works else "window"]
     alone, moved = bounded(work, on), np.asarray(work.bytes)
     flops, token = (float(np.diff(each)[0]) for each in (np.asarray(work.flops), moved))
     math_, memory = float(np.asarray(alone.t_math)[1] / np.asarray(work.flops)[1]), 1 / on.bandwidth
+    state = (0.0, 0.0, 0.0, 0.0)
+    if "state" in works:  # of one pass and token, of two passes, and of two tokens
+        passed, twice, longer = np.asarray(works["state"].bytes).tolist()
+        each, own = twice - passed, 2 * passed - longer - (twice - passed)
+        state = each, own, longer - passed, float(np.asarray(works["state"].flops)[0])
     launches, order, source, host = 0.0, inf, "lower bounds from datasheets", dict[str, Any]()
     rows: list[str] = []
     if found is not None:
@@ -162,9 +199,10 @@ def step_times(
         c = msgspec.structs.replace(found.constants, bandwidth=reached)
         found = msgspec.structs.replace(found, constants=c)
         math_, memory, order = math_ / c.compute, memory / c.bandwidth, c.overlap
-        launches = float(work.kernels) * (c.overhead + found.engine.gap)
+        launches = sum(float(of.kernels) for of in works.values()) * (c.overhead + found.engine.gap)
         source = f"{engine.source}; {found.source}"
-        rows = [evidence_of(f"services, {engine.name}, {what}", on, False) for what in TESTED]
+        like = not (one.recurrent or one.windowed)  # as all that was measured
+        rows = [evidence_of(f"services, {engine.name}, {of}", on, False, like) for of in TESTED]
         doubt = 0.0 if on.key in engine.measured else found.log_sigma
         host = {
             "step": engine.step,
@@ -192,6 +230,11 @@ def step_times(
         flops=flops,
         sequence=float(moved[0]) - token,
         token=token,
+        full=(attending(one) - one.windowed) / float(work.kernels),
+        windowed=one.windowed / float(work.kernels),
+        window=one.window,
+        chunked=one.chunked,
+        state=state,
         calibrated=found is not None,
         source=source,
         evidence="; ".join(rows),

@@ -17,7 +17,7 @@ from course_lib.core.checks import CourseError, count, known, positive
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, decoder
 from course_lib.workloads.precision import FormatOptions, Formats, of_model
-from course_lib.workloads.weights import cache_bytes
+from course_lib.workloads.weights import cache_bytes, not_divisible
 from course_tools.counting import Named
 from course_tools.serve.batching import DONE, Replica, Sequence
 from course_tools.serve.clock import StepTimeModel, step_times
@@ -50,6 +50,7 @@ class Service:
     prefill_replicas: int
     transfer: float
     router: str
+    more: int = 0  # blocks that each sequence takes however long it is
 
     def run(
         self,
@@ -84,7 +85,10 @@ class Service:
         if log is not None and self.replicas + self.prefill_replicas > 1:
             raise CourseError("log must be of one replica: make the service with replicas=1")
         pool, fleet = (
-            [Replica(self.steps, self.engine, self.blocks, self.draft) for _ in range(many)]
+            [
+                Replica(self.steps, self.engine, self.blocks, self.draft, self.more)
+                for _ in range(many)
+            ]
             for many in (self.prefill_replicas, self.replicas)
         )
         line = _line(requests, self.steps.first)
@@ -150,7 +154,7 @@ def service(
     >>> service("llama-3-70b", "h100-sxm", w="fp8").blocks > 100
     True
     """
-    one, on = decoder(model), accelerator(chip)
+    one, on = decoder(model, windows=True), accelerator(chip)
     how = spread(engine(engine_of).on(on), ep)
     fm = formats_of(one, on, how, **formats)
     apart = count("prefill_replicas", prefill_replicas, 0)
@@ -179,6 +183,7 @@ def service(
         prefill_replicas=_few(apart, "prefill_replicas"),
         transfer=float(positive("transfer", transfer)) if transfer is not None else inf,
         router=known("router", router, ROUTERS),
+        more=free_blocks(one, on, how, fm)[1],
     )
 
 
@@ -235,24 +240,28 @@ def cache_blocks(
     >>> cache_blocks("llama-3-8b", "rtx-4090") == pool("llama-3-8b", "rtx-4090", "vllm").blocks
     True
     """
-    one, on = decoder(model), accelerator(chip)
+    one, on = decoder(model, windows=True), accelerator(chip)
     how = engine(engine_of)
-    found = free_blocks(one, on, how, formats_of(one, on, how, **formats))
-    if found < 1:
+    found, more = free_blocks(one, on, how, formats_of(one, on, how, **formats))
+    if found <= more:
         raise CourseError(
-            f"{one.key} leaves no room for a cache on {how.tensor_parallel_size} x {on.key}: share "
-            f"it over more chips with tensor_parallel_size, take narrower weights, or lower "
-            f"max_num_batched_tokens"
+            f"{one.key or one.name} leaves no room for a cache on {how.tensor_parallel_size} x "
+            f"{on.key}: share it over more chips with tensor_parallel_size, take narrower weights, "
+            f"or lower max_num_batched_tokens"
         )
     return found
 
 
-def free_blocks(one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats) -> int:
-    """Blocks of a cache as `cache_blocks` has them: none where weights leave no room."""
+def free_blocks(
+    one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats
+) -> tuple[int, int]:
+    """Blocks of a cache as `cache_blocks` has them, none where weights leave no room; and those
+    that a sequence takes however long it is.
+    """
     how, given = how.on(on), how.num_gpu_blocks
     if how.memory is None and on.memory is None:
         if given is not None:
-            return given
+            return given, 0
         raise CourseError(f"{on.key} has no published memory: give the engine num_gpu_blocks")
     all_ = pool(
         Named(one.key, one),
@@ -266,8 +275,9 @@ def free_blocks(one: Transformer, on: Accelerator, how: EngineSettings, fm: Form
         sequences=how.max_num_seqs,
         w=fm,
     )
+    many, more = all_.blocks_of(how.block_size)
     if given is None:
-        return all_.pool_tokens // how.block_size
+        return many, more
     # An engine may have been told to take all of the memory, and the weights are there first.
     block = how.block_size * all_.kept.token
     most = max(int((all_.total - all_.kept.weights) // block), 0)
@@ -277,7 +287,7 @@ def free_blocks(one: Transformer, on: Accelerator, how: EngineSettings, fm: Form
             f"weights of {one.key} (got {given}): lower it, leave it out, or share the model over "
             f"more chips"
         )
-    return given
+    return given, more
 
 
 def formats_of(
@@ -305,8 +315,8 @@ def _check_lengths(model: Transformer, how: EngineSettings, requests: Requests) 
     if np.any(total > most):
         first = int(np.argmax(total > most))
         raise CourseError(
-            f"request {first} has {total[first]} tokens, and {model.key} takes {most}: shorten it,"
-            f" or raise max_model_len"
+            f"request {first} has {total[first]} tokens, and {model.key or model.name} takes "
+            f"{most}: shorten it, or raise max_model_len"
         )
 
 
@@ -487,7 +497,7 @@ def plan(
     }
     if not limits:
         raise CourseError("slo must limit ttft, tpot or e2e: {'ttft': 0.5, 'tpot': 0.05}")
-    few = workload(1.0)
+    few, whole = workload(1.0), decoder(model, windows=True)
     longest, found = int(np.max(few.prompt + few.output)), []
     wide = engine(engine_of).ep if ep is None else count("ep", ep)
     for tp in tps:
@@ -496,8 +506,11 @@ def plan(
             continue
         settings = spread(engine(engine_of, tensor_parallel_size=tp), wide)
         asked = {name: how[name] for name in FormatOptions.__annotations__ if name in how}
-        fm = formats_of(decoder(model), on, settings, **asked)
-        if free_blocks(decoder(model), on, settings, fm) * settings.block_size < longest:
+        if not_divisible(whole, tp) or (whole.experts and whole.experts.count % wide):
+            continue
+        fm = formats_of(whole, on, settings, **asked)
+        blocks, more = free_blocks(whole, on, settings, fm)
+        if (blocks - more) * settings.block_size < longest:
             continue
         one = service(model, on, engine_of=settings, link=link if chips > 1 else None, **how)
 

@@ -17,6 +17,7 @@ from course_lib.core.checks import CourseError, count, known, positive, single
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator
+from course_lib.specs.configurations import attending
 from course_lib.workloads import weights as sizes
 from course_lib.workloads.precision import FormatOptions, Formats, of_model
 from course_tools.counting import Named, ask
@@ -144,6 +145,21 @@ class Pool:
     def blocks(self) -> int:
         """Pages of the cache."""
         return max(int(self.bytes // self.page), 0) if self.page else 0
+
+    def blocks_of(self, size: int) -> tuple[int, int]:
+        """Blocks of so many tokens in the layers that keep all of them, beside what a step's new
+        ones take in layers with a window; and how many a sequence takes however long it is.
+        """
+        one, row = self.kept, self.row
+        full, windowed = self.groups
+        page = self.page
+        if row.windows == "window":
+            full, windowed, page = one.layers, one.windowed, row.block * one.layer
+        once = windowed * ceil(self.tokens / row.block) * page
+        kept = one.state + windowed * (ceil((one.window - 1) / row.block) + 1) * page
+        each = full * page
+        many = max(int((self.bytes - once) // each), 0) * row.block // size
+        return many, ceil(kept / (each * size / row.block))
 
     @property
     def pool_tokens(self) -> int:
@@ -329,13 +345,15 @@ def _kept(
     )
     token, once = _of_experts(one, fm, tp if wide == 1 else 1, on, row)
     # Where pages are full, those of layers with a window hold all tokens, as the others' do.
-    windowed = 0 if row.windows == "full" else one.windowed
+    attends = attending(one)
+    windowed = 0 if row.windows == "full" or one.windowed == attends else one.windowed
     return Kept(
         weights + (_added(one, fm, tp, on, row) if row.engine == "vllm" else 0.0),
         sizes.cache_width(one, tp) * itemsize(fm.kv) if one.kind == "decoder" else 0.0,
-        one.layers - windowed,
+        attends - windowed,
         windowed,
         one.window,
+        state=float(sizes.state_bytes(one, fm)) / tp,
         flight=HELD * float(sizes.activation_bytes(one, 1, fm, tp=tp)) + token,
         once=once,
         vocab=one.vocab,

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike
 
 from course_lib.core import checks
 from course_lib.core.checks import Numbers, flag, known, plain, positive, shown, together, whole
-from course_lib.ops.attention_kernels import pairs_in_window
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, transformer
+from course_lib.specs.configurations import Recurrent, attending
+from course_lib.workloads.transformer import looked_at
 from course_lib.workloads.weights import Matrix, cache_width, matrices
 
 Recompute = Literal["none", "selective", "full"]
@@ -51,18 +52,19 @@ def flops(
     tokens = whole("sequence", sequence)
     met = positive("parameters", one.active_parameters if parameters is None else parameters)
     together(sequence=tokens, parameters=met)
-    products = one.heads * sum(_head_widths(one)) * one.layers * seen(one, tokens, causal)
+    products = one.heads * sum(_head_widths(one)) * attending(one) * seen(one, tokens, causal)
     return plain(PASSES[known("recompute", recompute, PASSES)] * 2 * (met + products))
 
 
 def seen(model: Any, tokens: Any, causal: bool = True) -> Any:
-    """Tokens that each looks at, itself included, in the mean of a model's layers: half of a
+    """Tokens that each looks at, itself included, in the mean of layers with attention: half of a
     sequence or, as a square, all of it, and no more than a window where a layer has one.
     """
     all_, near = tokens * 1.0, np.minimum(tokens, model.window) * 1.0
     if flag("causal", causal):
-        all_, near = (tokens + 1) / 2, pairs_in_window(tokens, tokens, model.window) / tokens
-    return all_ + model.windowed / model.layers * (near - all_)
+        all_ = (tokens + 1) / 2
+        near = looked_at(model, tokens, tokens)[1] / tokens if model.windowed else all_
+    return all_ + model.windowed / attending(model) * (near - all_)
 
 
 def _head_widths(model: Transformer) -> tuple[int, int]:
@@ -243,7 +245,7 @@ def backward(
     parts: dict[str, Numbers] = {}
     for each in matrices(one, absorbed=False):
         parts[each.part] = parts.get(each.part, 0.0) + 2.0 * _multiplied(each)
-    parts["attention"] = plain(_pair_flops(one) * one.layers * seen(one, tokens))
+    parts["attention"] = plain(_pair_flops(one) * attending(one) * seen(one, tokens))
     forward = plain(sum(parts.values()))
     layers = plain(forward - np.asarray(parts.get("head", 0.0)))
     again = (PASSES[recompute] - PASSES["none"]) * layers
@@ -267,6 +269,8 @@ class LayerSizes:
     pairs: float  # FLOP of a layer's attention for a token that sees another
     windowed: int  # layers that look at a window only
     window: int  # and its tokens
+    chunked: bool  # as the model has it, and `recurrent`
+    recurrent: Recurrent | None
     keys: float  # elements of keys and values that a token leaves in a layer
     kept: tuple[float, ...]  # elements that it leaves for a layer's backward pass, by policy
     last: float  # those of them that only the gradient of the MLP's last matrix needs
@@ -282,7 +286,6 @@ def layer_sizes(model: Transformer) -> LayerSizes:
     table = float((model.vocab + model.positions) * model.width)
     head = float(model.vocab * model.width) if model.head == "own" else 0.0
     layers = (model.parameters - table - head) / model.layers
-    keys = cache_width(model)
     return LayerSizes(
         layers=model.layers,
         width=model.width,
@@ -294,10 +297,12 @@ def layer_sizes(model: Transformer) -> LayerSizes:
         table=table,
         head=head if model.head != "tied" else table,
         tied=model.head == "tied",
-        pairs=_pair_flops(model),
+        pairs=_pair_flops(model) * attending(model) / model.layers,
         windowed=model.windowed,
         window=model.window,
-        keys=float(keys),
+        chunked=model.chunked,
+        recurrent=model.recurrent,
+        keys=cache_width(model) * attending(model) / model.layers,
         kept=_kept_elements(model, inner),
         last=_last_inputs(inner) / model.layers,
         scaled=float(model.width * model.block_norms * (model.norm == "rms")),
@@ -328,7 +333,7 @@ def _kept_elements(model: Transformer, inner: list[Matrix]) -> tuple[float, ...]
         out = one.layers * one.visits * one.outputs / n
         if one.part == "projections":
             # What leaves attention is as wide as what its last product takes in.
-            made += out if one.name != "out" else one.layers * one.inputs / n
+            made += out if not one.name.endswith("out") else one.layers * one.inputs / n
         elif one.name != "router" and not one.name.endswith("down"):
             made += out
     if model.positions == 0:

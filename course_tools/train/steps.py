@@ -440,7 +440,7 @@ def _steps_of(
     working = expected_to_work(on, done, how)
     low, high = step_range(how, on, sequence, dtype)
     family = TUNED if by.frozen else SAME if how.stall else OTHERS
-    evidence = evidence_of(family, on.chip, on.chip.key in how.chips)
+    evidence = evidence_of(family, on.chip, on.chip.key in how.chips, not model.recurrent)
     # What a token needs: of frozen weights, two of three products.
     needed = model.active_parameters * (1 - by.frozen / PASSES["none"])
     counted = float(flops(model, sequence, parameters=needed))

@@ -228,10 +228,6 @@ CALLS = [
     Call(weights.norm_parameters, {"model": LLAMA}),
     Call(weights.activation_bytes, {"model": LLAMA, "tokens": 4, "fm": FORMATS, "tp": 2}),
     Call(
-        transformer.mixed_operators,
-        {"model": LLAMA, "new": [1, 4], "context": [9, 64], "fm": FORMATS, "tp": 2},
-    ),
-    Call(
         transformer.operators,
         {
             "model": LLAMA,
@@ -576,20 +572,6 @@ CALLS = [
             "started": bench.start(),
             "seed": 1,
             "usd_per_hour": 2.5,
-        },
-    ),
-    Call(llm.mixed, {"model": "llama-3-8b", "chip": "h100-sxm", "new": [1, 5], "context": [9, 5]}),
-    Call(
-        llm.mixed,
-        {
-            "model": "mixtral-8x7b",
-            "chip": "h100-sxm",
-            "new": 4,
-            "context": 64,
-            "tp": 2,
-            "ep": 8,
-            "skew": 1.5,
-            "link": "nvlink",
         },
     ),
     Call(

@@ -86,9 +86,9 @@ def test_remedies_give_what_they_promise(engine):
 @pytest.mark.exhaustive
 def test_a_traced_model_has_the_remedy_that_its_trace_knows():
     pytest.importorskip("transformers")
-    one = fits("qwen3-next-80b-a3b", "b300-sxm", context=8_192)
+    one = fits("nemotron-3-super", "b300-sxm", context=8_192)
     assert [remedy.options for remedy in one.next] == [{"context": 4_096}]
-    then = fits("qwen3-next-80b-a3b", "b300-sxm", context=4_096).values["most_users"]
+    then = fits("nemotron-3-super", "b300-sxm", context=4_096).values["most_users"]
     assert then == pytest.approx(one.next[0].factor * one.values["most_users"], rel=0.02)
 
 

@@ -9,6 +9,7 @@ from course_lib import CourseError, chip, llm, model, network
 from course_lib.workloads.transformer import exchanged, operators
 from course_lib.workloads.weights import max_expert_load
 from course_tools import calibrate
+from tests.course_lib.workloads import mixing
 
 MODELS = ("mixtral-8x7b", "deepseek-v3")
 FM = llm.formats()
@@ -99,8 +100,8 @@ def test_a_step_reads_no_more_weights_on_a_chip_of_more(key):
 def test_decode_and_prefill_are_mixed_steps_of_equals(key, tp, ep):
     how = {"tp": tp, "ep": ep, "link": "nvlink"}
     pairs = (
-        (llm.mixed(key, "h200-sxm", [1] * 16, 900, **how), llm.decode(key, "h200-sxm", 16, 900, **how)),
-        (llm.mixed(key, "h200-sxm", [70, 70], 70, **how), llm.prefill(key, "h200-sxm", 2, 70, **how)),
+        (mixing.mixed(key, "h200-sxm", [1] * 16, 900, **how), llm.decode(key, "h200-sxm", 16, 900, **how)),
+        (mixing.mixed(key, "h200-sxm", [70, 70], 70, **how), llm.prefill(key, "h200-sxm", 2, 70, **how)),
     )  # fmt: skip
     for mixed, equal in pairs:
         for name in ("lower", "flops", "bytes", "t_network", "kernels"):

@@ -92,7 +92,7 @@ def test_experts_are_spread_and_planned():
         (("mixtral-8x7b", "h100-sxm", *FEW, "--ep", "2", "--tp", "4"), "ep must be a multiple"),
         (("llama-3-70b", "h100-sxm", *FEW), "leaves no room for a cache"),
         (("llama-3-8b", "h100-sxm", "--rate", "-1"), "rate must be"),
-        (("resnet-50", "h100-sxm", *FEW), "'resnet-50' is none whose steps are known"),
+        (("resnet-50", "h100-sxm", *FEW), "'resnet-50' must be one that sizes describe"),
         (("llama-3-8b", "l4", *FEW, "--plan", "--slo", "tpot=0.001"), "no layout keeps --slo"),
     ],
 )

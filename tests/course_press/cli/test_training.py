@@ -72,7 +72,7 @@ def test_without_a_layout_a_ranked_list():
         (("llama-3-8b", *ON, *LAYOUT, "--batch", "8"), "--batch is for ranking"),
         (("llama-3-8b", *ON, *LAYOUT, "--usd", "2"), "--usd needs --tokens"),
         (("llama-3-8b", "--chips", "1xh100-sxm"), "no layout of 1 chips fits"),
-        (("resnet-50", *ON), "is none whose training is known"),
+        (("resnet-50", *ON), "must be one that sizes describe here"),
         (("llama-3-8b", "--chips", "h100-sxm"), "must say their number"),
     ],
 )

@@ -244,6 +244,7 @@ CASES = {
         },
         attention=((48, 40, 256, None),),
         experts=((48, 1, 3 * 5120 * 8192),),
+        described=True,
     ),
     "bert-base": Case(
         {

@@ -54,7 +54,7 @@ def test_a_trace_counts_as_much(kind):
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     context = 32768
-    found = ask(named(MODELS[kind]), "h200-sxm", context=context)
+    found = ask(named(MODELS[kind]), "h200-sxm", context=context, trace=True)
     one = attention_layer(kind, context)
     works = [each for part in found.step.parts.values() for each in part.parts.items()]
     attends = [each for name, each in works if each.work.kind == "attention"]

@@ -50,6 +50,37 @@ EYES = {
     "image_size": 28,
     "patch_size": 14,
 }
+NEXT = {
+    **ROUTED,
+    "num_hidden_layers": 4,
+    "head_dim": 32,
+    "shared_expert_intermediate_size": 96,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 24,
+    "linear_conv_kernel_dim": 4,
+}
+HYBRID = {
+    **S,
+    "layer_types": ["mamba", "attention", "mamba"],
+    "shared_intermediate_size": 320,
+    "mamba_n_heads": 8,
+    "mamba_d_head": 16,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 12,
+    "mamba_d_conv": 4,
+    "mamba_expand": 2,
+}
+CHUNKS = {
+    **S,
+    "head_dim": 16,
+    "intermediate_size_mlp": 96,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 1,
+    "interleave_moe_layer_step": 2,
+    "attention_chunk_size": 8,
+}
 OPT = {**S, "ffn_dim": 128, "word_embed_proj_dim": 64}
 BIASED = {"attention_bias": True, "mlp_bias": True}
 TINY = [
@@ -103,6 +134,12 @@ TINY = [
     ("starcoder2", {**S, "use_bias": False, "tie_word_embeddings": False}),
     ("stablelm", {**S, "use_qkv_bias": True}),
     ("nemotron", {**S, **BIASED, "head_dim": 16}),
+    ("qwen3_next", {**NEXT, "full_attention_interval": 3}),
+    ("qwen3_next", {**NEXT, "layer_types": ["full_attention", "linear_attention"] * 2}),
+    ("granitemoehybrid", {**HYBRID, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    ("granitemoehybrid", {**HYBRID, "num_local_experts": 0, "mamba_conv_bias": False}),
+    ("llama4_text", {**CHUNKS, "interleave_moe_layer_step": 1}),
+    ("llama4_text", {**CHUNKS, "num_hidden_layers": 4, "attention_bias": True}),
 ]
 """Every architecture that is read, with every switch that adds parameters."""
 

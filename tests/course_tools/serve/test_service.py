@@ -13,6 +13,7 @@ from course_lib.workloads.weights import cache_bytes
 from course_tools import serve
 from course_tools.calibrate.errors import error_table
 from course_tools.serve import evidence
+from tests.course_lib.workloads import mixing
 
 FEW = serve.synthetic_workload(4.0, 60, 400, 60, spread=0.7)
 
@@ -226,7 +227,9 @@ class TestExperts:
             )
             took = one.steps.seconds(70, 7, 6 * 900 + 64 * 65 / 2, 70, 6 * 900 + 64)
             new, seen = [1] * 6 + [64], [900] * 6 + [64]
-            step = llm.mixed("mixtral-8x7b", "h200-sxm", new, seen, tp=tp, ep=ep, skew=1.2, **how)
+            step = mixing.mixed(
+                "mixtral-8x7b", "h200-sxm", new, seen, tp=tp, ep=ep, skew=1.2, **how
+            )
             assert took == pytest.approx(step.lower, rel=1e-9)
 
     def test_a_record_of_vllm_says_so_itself_and_groups_work_as_one(self, tmp_path):
