@@ -143,7 +143,10 @@ class Host:
         self.loading |= (launch | calls("returns")) & long
         self.wait, self.load = rows.covered(self.waiting), rows.covered(self.loading)
         self.inside = rows.covered(op | (rows.kind == CALL))
-        self.launches, self.asking = rows.covered(self.launching), rows.covered(self.unknown)
+        # Where other copies have rows, one without may have waited for itself alone.
+        shown = np.isin(rows.corr, rows.corr[places])
+        lost = blocked & ~shown & bool((blocked & shown).any())
+        self.launches, self.asking = rows.covered(self.launching), rows.covered(self.unknown | lost)
         self.cold, first = False, rows.of(CALL)[:1]
         self.first = int(first[0]) if len(first) else -1
 
@@ -180,11 +183,10 @@ class Host:
         launch = np.where(dispatch & ~synchronized & ~loading, length, 0.0)
         call = self._named(self.waiting, "cudaStreamSynchronize")
         asked = sum(self._all.types[one].name == call for one in self._all.type[self.waiting])
-        launcher = self._named(self.launching, "cudaLaunchKernel")
         for cause, lost, what, count in (
             ("synchronisation", sync, call, asked),
             ("host-bound", host, self._busy_with(open_, host), 0),
-            ("launch-bound", launch, launcher, 0),
+            ("launch-bound", launch, self._named(self.launching, "cudaLaunchKernel"), 0),
         ):
             found.add(cause, float(lost.sum()) * SECOND, what, count or int((lost > 0).sum()))
             mine = 2 * lost > length
@@ -208,9 +210,8 @@ class Host:
 
     def _named(self, which: NDArray[np.bool_], otherwise: str) -> str:
         """The name that most of some rows have."""
-        if not which.any():
-            return otherwise
-        return self._all.foremost(which, self._all.dur[which] + 1e-6)[0]
+        every = self._all
+        return every.foremost(which, every.dur[which] + 1e-6)[0] if which.any() else otherwise
 
     def _busy_with(self, open_: Intervals, lost: Floats) -> str:
         """What covers most of some gaps: work that has a name, else an operator or a call."""
