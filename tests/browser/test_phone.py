@@ -19,14 +19,19 @@ PAGES = [
 PHONE = {"width": 390, "has_touch": True}
 LEAST = 11
 """Pixels: the smallest letters that a figure may have on a phone."""
-FIGURES = """() => [...document.querySelectorAll('.sizes, .explorer-figure')].flatMap(box => {
-    const shown = [...box.querySelectorAll(':scope > svg')].filter(svg => svg.getBoundingClientRect().width);
-    if (shown.length != 1) return box.querySelector('.explorer-host') ? [] : [`${shown.length} pictures shown`];
+FIGURES = """() => { const box = text => {  // of a formula, whose letters have sizes of their own, of these alone
+    const of = (text.children.length ? [...text.children] : [text]).map(one => one.getBoundingClientRect());
+    const [left, top] = ['left', 'top'].map(side => Math.min(...of.map(one => one[side])));
+    const [right, bottom] = ['right', 'bottom'].map(side => Math.max(...of.map(one => one[side])));
+    return {left, top, right, bottom, height: bottom - top};
+}; return [...document.querySelectorAll('.sizes, .explorer-figure')].flatMap(figure => {
+    const shown = [...figure.querySelectorAll(':scope > svg')].filter(svg => svg.getBoundingClientRect().width);
+    if (shown.length != 1) return figure.querySelector('.explorer-host') ? [] : [`${shown.length} pictures shown`];
     const [svg] = shown, frame = svg.getBoundingClientRect(), scale = svg.getScreenCTM().a, wrong = [];
-    if (frame.right > box.getBoundingClientRect().right + 1 || frame.right > innerWidth) wrong.push(`${frame.right} px wide`);
+    if (frame.right > figure.getBoundingClientRect().right + 1 || frame.right > innerWidth) wrong.push(`${frame.right} px wide`);
     const texts = [...svg.querySelectorAll('text')].filter(text =>
         text.textContent.trim() && text.checkVisibility({ checkOpacity: true })).map(text => [
-        text.textContent.replace(/\\s+/g, ' ').trim(), text.getBoundingClientRect(),
+        text.textContent.replace(/\\s+/g, ' ').trim(), box(text),
         parseFloat(getComputedStyle(text).fontSize) * scale]);
     texts.forEach(([said, at, size], i) => {
         if (innerWidth < 400 && size < least) wrong.push(`${said}: ${size} px`);
@@ -38,8 +43,8 @@ FIGURES = """() => [...document.querySelectorAll('.sizes, .explorer-figure')].fl
             if (wide > 1 && tall > 0.4 * Math.min(at.height, there.height)) wrong.push(`${said} on ${other}`);
         }
     });
-    return wrong.map(one => `${(box.closest('figure') || box).id}: ${one}`);
-})""".replace("least", str(LEAST))
+    return wrong.map(one => `${(figure.closest('figure') || figure).id}: ${one}`);
+}); }""".replace("least", str(LEAST))
 DEEP = """async id => {
     await document.fonts.ready;
     await new Promise(done => requestAnimationFrame(() => setTimeout(done, 100)));
