@@ -13,6 +13,7 @@ from course_tools import diagnosis
 from course_tools.diagnosis.amounts import Operand, tensors
 from course_tools.diagnosis.causes import FOLDER
 from course_tools.diagnosis.reading.rows import OP, OpType
+from course_tools.diagnosis.root_cause import Operator
 from tests.course_tools.diagnosis import others, seeded_traces
 from tests.course_tools.diagnosis.others import MAKERS, Pen
 from tests.course_tools.diagnosis.seeded_traces import MADE
@@ -142,6 +143,23 @@ def test_of_several_devices_the_shares_of_all_operators_are_one_whole(tmp_path):
     assert found.busy == pytest.approx(
         sum(one.share for one in found.operators if "nccl" not in one.name), rel=0.01
     )
+
+
+@pytest.mark.parametrize("cause", ["launch-bound", "copies", "synchronisation"])
+def test_as_many_devices_as_do_the_same_lose_what_one_does(cause):
+    one = diagnosis.diagnose(diagnosis.seeded(cause))
+    twice = diagnosis.diagnose([diagnosis.seeded(cause)] * 2)
+    assert (twice.cause, twice.devices) == (cause, 2)
+    assert (twice.seconds, twice.share) == pytest.approx((one.seconds, one.share))
+
+
+@pytest.mark.parametrize("calls", [1, 10, 10_000])
+def test_how_small_an_operator_is_does_not_hang_on_how_often_it_is_called(calls):
+    small, large = (
+        Operator("aten::add", calls, calls * 1e-5, 0.1, calls * each, 0.0, 0.0).small
+        for each in (0.9e-6, 1.1e-6)
+    )
+    assert (small, large) == (True, False)
 
 
 @pytest.mark.parametrize("collectives", [True, False])
