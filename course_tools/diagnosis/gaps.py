@@ -208,10 +208,9 @@ class Host:
             for cause in WHOLES[0]:
                 found.doubt[cause] += 0.6 * found.lost[cause]
 
-    def _named(self, which: NDArray[np.bool_], otherwise: str) -> str:
+    def _named(self, which: NDArray[np.bool_], usual: str) -> str:
         """The name that most of some rows have."""
-        every = self._all
-        return every.foremost(which, every.dur[which] + 1e-6)[0] if which.any() else otherwise
+        return self._all.foremost(which, self._all.dur[which] + 1e-6)[0] if which.any() else usual
 
     def _busy_with(self, open_: Intervals, lost: Floats) -> str:
         """What covers most of some gaps: work that has a name, else an operator or a call."""
