@@ -32,7 +32,7 @@ test: lint
 	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval $(NBVAL)
 
 # The whole matrices: every page, width, scheme and language, all fuzz cases, and every notebook; of translations, whose
-# cells are the same, those that `make test` runs in English. About two hours of a processor, on two an hour.
+# cells are the same, those that `make test` runs in English.
 exhaustive: $(VENV)/test
 	$(RUN)/pytest -m exhaustive
 	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval notebooks/en
