@@ -31,11 +31,12 @@ test: lint
 	$(RUN)/pytest
 	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval $(NBVAL)
 
-# The whole matrices: every page, width, scheme and language, and all fuzz cases.
+# The whole matrices: every page, width, scheme and language, all fuzz cases, and every notebook; of translations, whose
+# cells are the same, those that `make test` runs in English.
 exhaustive: $(VENV)/test
 	$(RUN)/pytest -m exhaustive
 	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval notebooks/en
-	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval-lax notebooks/es notebooks/ko
+	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval-lax $(foreach lang,es ko,$(NBVAL:notebooks/en/%=notebooks/$(lang)/%))
 
 labs: $(VENV)/labs
 	@echo "Now: $(RUN)/course lab run 00 --device cpu --budget 60"

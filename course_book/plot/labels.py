@@ -129,7 +129,7 @@ class Labels:
             for one, other in itertools.pairwise(at(*line.get_data())):
                 points = np.linspace(one, other, 40)
                 taken.append(np.hstack([points - 1, points + 1]))
-        places = []
+        places, marks = [], sum(map(len, taken))
         for name, (*_, given), center in zip(names, self.dots, centers, strict=True):
             size = max(given, least)
             # A phone's letters need a little air: numbers stand close to one another there.
@@ -143,7 +143,9 @@ class Labels:
                 box = np.array([left, middle - half, left + width, middle + half])
                 over = np.minimum(box[2:], blocked[:, 2:]) - np.maximum(box[:2], blocked[:, :2])
                 outside = (box[:2] < 0).any() or (box[2:] > inside).any()
-                cost = float(np.prod(over.clip(0), axis=1).sum()) + 1e6 * bool(outside)
+                covered = np.prod(over.clip(0), axis=1)
+                # A name on a line or a dot can be read; two names on each other cannot.
+                cost = float(covered.sum() + 20 * covered[marks:].sum()) + 1e6 * bool(outside)
                 tried.append((cost, len(tried), down, side, box))
                 if not cost:
                     break

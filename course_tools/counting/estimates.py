@@ -465,8 +465,7 @@ def first_batch(
     `course_lib.llm.first_compute_bound_batch` has it; `trace` is of a step of `batch` sequences.
     """
     t_math = moved = flops = 0.0  # of each sequence
-    weights = 0.0
-    routed: dict[tuple[int, int, float], float] = {}
+    weights, routed = 0.0, dict[tuple[int, int, float], float]()
     for one in trace.operations:
         if one.unit != "matrix":
             continue
@@ -484,15 +483,17 @@ def first_batch(
             else:
                 weights += size
 
-    def busy(count: int) -> bool:
-        experts = sum(
+    def read(count: int) -> float:
+        return weights + sum(
             size * float(distinct(max(1, round(count * tokens)), every, active)) / every
             for (every, active, tokens), size in routed.items()
         )
-        return count * t_math >= (weights + experts + count * moved) / chip.bandwidth
+
+    def busy(count: int, each: float = moved) -> bool:
+        return count * t_math >= (read(count) + count * each) / chip.bandwidth
 
     found = first(busy) if t_math > moved / chip.bandwidth else None
-    rule = first(lambda count: count * t_math >= weights / chip.bandwidth) if t_math else 0
+    rule = first(lambda count: busy(count, 0.0)) if t_math else 0
     ridge = flops / t_math / chip.bandwidth if t_math else 0.0
     intensity = flops / moved if moved else 0.0
     fit = None if most is None or most == float("inf") else int(most)

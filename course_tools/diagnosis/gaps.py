@@ -149,7 +149,10 @@ class Host:
         self.loading |= (launch | calls("returns")) & long
         self.wait, self.load = rows.covered(self.waiting), rows.covered(self.loading)
         self.inside = rows.covered(op | (rows.kind == CALL))
-        self.launches, self.asking = rows.covered(self.launching), rows.covered(self.unknown)
+        # Where other copies have rows, one without may have waited for itself alone.
+        shown = np.isin(rows.corr, rows.corr[places])
+        lost = blocked & ~shown & bool((blocked & shown).any())
+        self.launches, self.asking = rows.covered(self.launching), rows.covered(self.unknown | lost)
         self.cold, first = False, rows.of(CALL)[:1]
         self.first = int(first[0]) if len(first) else -1
 
@@ -213,11 +216,9 @@ class Host:
             for cause in WHOLES[0]:
                 found.doubt[cause] += 0.6 * found.lost[cause]
 
-    def _named(self, which: NDArray[np.bool_], otherwise: str) -> str:
+    def _named(self, which: NDArray[np.bool_], usual: str) -> str:
         """The name that most of some rows have."""
-        if not which.any():
-            return otherwise
-        return self._all.foremost(which, self._all.dur[which] + 1e-6)[0]
+        return self._all.foremost(which, self._all.dur[which] + 1e-6)[0] if which.any() else usual
 
     def _busy_with(self, open_: Intervals, lost: Floats) -> str:
         """What covers most of some gaps: work that has a name, else an operator or a call."""

@@ -117,6 +117,14 @@ def test_a_page_adds_up_the_joules_that_a_step_takes():
             )
 
 
+def test_arithmetic_draws_the_cube_of_its_clock():
+    """The energy of an operation is as the voltage squared, and there are fewer of them."""
+    full, slow = (
+        energy.draw("h100-sxm", 0.3 * clock, clock=clock)["arithmetic"] for clock in (1.0, 0.8)
+    )
+    assert slow == pytest.approx(0.8**3 * full)
+
+
 def test_a_lower_clock_saves_more_watts_than_speed():
     full = sum(energy.draw("h100-sxm", 0.6).values())
     slow = sum(energy.draw("h100-sxm", 0.6 * 0.8, clock=0.8).values())

@@ -486,6 +486,15 @@ def test_what_n_writes_is_read_back(value, unit, lang, sci):
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [("3600 J", "Wh", 1), ("1 Wh", "J", 3600), ("2 kWh", "J", 7.2e6), ("9 MJ", "Wh", 2500),
+     ("8 Gb/s", "B/s", 1e9), ("1 KiB", "B", 1024), ("2 t", "kg", 2000)],
+)  # fmt: skip
+def test_units_of_one_quantity_are_worth_what_they_are(text, unit, value):
+    assert parse_number(text, unit, "en") == pytest.approx(value)
+
+
 @given(st.integers(min_value=0, max_value=10**12))
 def test_thousands_are_read_in_every_language(number):
     grouped = f"{number:,}"

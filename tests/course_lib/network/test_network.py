@@ -481,6 +481,15 @@ def test_legs_count_what_travels(kind, machines, each):
         assert both.inside == pytest.approx(2 * takes.inside)
 
 
+@pytest.mark.parametrize(("machines", "each"), [(1, 8), (2, 1), (2, 8)])
+def test_what_is_sent_stays_in_a_machine_or_crosses(machines, each):
+    h100 = chip("h100-sxm")
+    link = network.between_nodes(h100.node, h100.links["nvlink"], each)
+    takes = network.phases("send", 960, link, machines * each)
+    wanted = (0, 960 / 50e9) if machines > 1 else (960 / 450e9, 0)
+    assert (takes.inside, takes.across) == pytest.approx(wanted)
+
+
 def test_hops_inside_and_across_wait_for_one_another():
     h100 = chip("h100-sxm")
     inside = Link(25e9, count=18, latency=1e-6)

@@ -54,6 +54,7 @@ def test_a_ratio_of_bounds_is_no_speed(told, sentence):
     [
         "The bounds allow it to be `{python} n(faster)` times as fast.",
         "It took `{python} n(took)`, so it is faster.",
+        "It took `{python} n(took)`, so it is `{python} n(faster)` times as fast.",
         "It could be `{python} n(faster)` times as fast.",
         "It is faster. It has `{python} n(h100.bandwidth, 'B/s')`.",
         "A faster one has `{python} n(3)` ports.",

@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from itertools import cycle
 from pathlib import Path
 
 import nbformat
@@ -32,6 +33,10 @@ MORE = {
     "04": "torch and triton",
     "05": "jax",
 }
+# Each lab in English, whose cells translations share, and in one other language in turn.
+in_turn = pytest.mark.parametrize(
+    ("number", "lang"), [*zip(NUMBERS, cycle(LANGUAGES[:1])), *zip(NUMBERS, cycle(LANGUAGES[1:]))]
+)
 
 
 @pytest.fixture(scope="session")
@@ -149,8 +154,7 @@ def test_a_page_runs_from_the_wheel_without_a_network(beside, tmp_path):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("lang", LANGUAGES)
-@pytest.mark.parametrize("number", NUMBERS)
+@in_turn
 def test_every_page_runs_as_its_first_cell_leaves_a_python(clean, tmp_path, number, lang):
     done = executed(clean, page(lang, number, tmp_path), tmp_path, lang)
     counts = [one.execution_count for one in done.cells if one.cell_type == "code"]
@@ -172,8 +176,7 @@ def test_a_lab_in_such_a_python_measures_or_says_what_it_needs(clean, tmp_path, 
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("lang", LANGUAGES)
-@pytest.mark.parametrize("number", NUMBERS)
+@in_turn
 def test_every_lab_measures_in_every_language(beside, tmp_path, number, lang):
     for needed in MORE.get(number, "").split(" and "):
         if needed:

@@ -231,6 +231,17 @@ def test_both_ways_agree_in_every_format(w):
         assert of.said["weights"].endswith("as the file declares" if said else "as asked")
 
 
+def test_which_batch_computes_longer_does_not_hang_on_the_one_that_was_asked():
+    """Of experts, the rule of thumb reads those that the batch meets, as the library has it."""
+    given = named("-", json.dumps({"model_type": "qwen3_moe", **ROUTED}))
+    sized = ask(given, "h100-sxm", 1, 16).crossover
+    one, three = (ask(given, "h100-sxm", batch, 16, trace=True).crossover for batch in (1, 3))
+    assert one.limit_intensity == pytest.approx(three.limit_intensity)
+    assert one.weights_only_batch == three.weights_only_batch
+    # Of so small a model the router, which its code has in fp32, is a part that shows.
+    assert one.weights_only_batch == pytest.approx(sized.weights_only_batch, rel=0.15)
+
+
 def test_experts_that_a_file_declares_fit_where_they_do():
     """gpt-oss-20b, whose published file is 13.8 GB: by hand 24 x 32 experts of 24,883,200 weights in
     4.25 bits, the rest in 16.

@@ -89,11 +89,8 @@ def attention(op, draw):
     return found, (zeros(*shape),) * 4
 
 
-@pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(i, marks=pytest.mark.exhaustive) for i in range(2, 60))]
-)
-@pytest.mark.parametrize("name", sorted(REGISTERED))
-def test_every_operator_counts_as_torch_counts_it(name, seed):
+def otherwise(name, seed):
+    """What the trace and torch's own counter say of an operator, where they differ."""
     op = REGISTERED[name]
     args, out = arguments(op, random.Random(f"{name} {seed}"))
     recorder = Recorder(nn.Identity(), BF16, causal=False, tokens=1)
@@ -101,8 +98,19 @@ def test_every_operator_counts_as_torch_counts_it(name, seed):
     if "slow_conv2d" in name:  # torch's own counter lacks arguments of its formula
         args, op = [*args[:2], None, args[4], args[5], [1, 1], False, [0, 0], 1], "convolution"
         op = getattr(torch.ops.aten, op)
-    assert sum(one.flops for one in recorder.operations) == flop_registry[op](*args, out_val=out)
-    assert not recorder.uncounted
+    ours, theirs = (
+        sum(one.flops for one in recorder.operations), flop_registry[op](*args, out_val=out)
+    )  # fmt: skip
+    return None if ours == theirs and not recorder.uncounted else (ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(2), pytest.param(range(2, 60), marks=pytest.mark.exhaustive)], ids=str
+)
+@pytest.mark.parametrize("name", sorted(REGISTERED))
+def test_every_operator_counts_as_torch_counts_it(name, seeds):
+    found = {seed: otherwise(name, seed) for seed in seeds}
+    assert {seed: both for seed, both in found.items() if both} == {}
 
 
 def test_what_torch_counts_beside_its_operators_is_attention_of_ones_own():

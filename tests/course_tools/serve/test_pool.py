@@ -220,6 +220,10 @@ def test_windows_are_pages_of_all_layers_until_engines_group_them():
     assert old.sequence(100_000) > 3 * new.sequence(100_000)
     every = ceil(100_000 / 16) * 16 * old.kept.token
     assert old.sequence(100_000) == pytest.approx(every)
+    # Ten layers with a window fill a page, and two of 52 are left; a window of 1,024 begins
+    # anywhere in a page, and a step's tokens come to it.
+    pages = ceil(100_000 / 16) + 6 * (ceil((1_024 - 1 + new.tokens) / 16) + 1)
+    assert new.sequence(100_000) == pytest.approx(pages * 16 * 10 * new.kept.layer)
 
 
 def test_latent_attention_keeps_one_vector_a_layer():

@@ -109,6 +109,11 @@ def test_zero_shards_ever_more_and_recomputation_keeps_ever_less():
     assert kept[2] < kept[0] / 5
 
 
+def test_no_bucket_holds_all_gradients_where_copies_share_them():
+    whole, shared = (train.memory(LLAMA, f"dp=8,zero={zero}", 4096).buffers for zero in (1, 2))
+    assert whole - shared == pytest.approx(2 * model("llama-3-8b").parameters)
+
+
 def test_the_first_stage_keeps_as_many_microbatches_as_there_are_stages():
     one = train.memory(LLAMA, "pp=4,acc=8", 4096).activations
     few = train.memory(LLAMA, "pp=4,acc=1", 4096).activations

@@ -20,7 +20,7 @@ from course_press.grading.classroom import (
     read_roster,
     record,
 )
-from course_press.grading.classroom.submissions import find
+from course_press.grading.classroom.submissions import Submission, find
 from course_press.grading.isolation import isolated
 from tests.course_press.conftest import course
 from tests.course_press.grading.classroom.simulated import (
@@ -396,6 +396,38 @@ def test_the_command_grades_a_class_or_refuses_where_nothing_is_isolated(tmp_pat
     assert unsafe.returncode == 0, unsafe.stderr
     assert "Lab 02: 1 of 3 pass" in unsafe.stdout
     assert {row["isolated"] for row in rows(tmp_path / "grades.csv")} == {"no"}
+
+
+def kept(path, isolated_then):
+    """What a record would have of a file."""
+    said = {"title": {}, "told": {}, "general": {}}
+    marks = [
+        record.Mark(name, met, "" if met else "why", **said)
+        for name, met in {"runs": True, "one": True, "two": False}.items()
+    ]
+    digest = record.digest(path, FOLDERS["00"])
+    return record.Graded("student", "00", path.name, digest, isolated_then, "", marks)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "done"),
+    [(True, True, True), (True, False, True), (False, False, True), (False, True, False)],
+)
+def test_what_ran_outside_of_a_cell_is_graded_again_inside_of_one(
+    tmp_path, monkeypatch, then, now, done
+):
+    file = tmp_path / "work.py"
+    file.touch()
+    monkeypatch.setattr(marking, "isolating", lambda: now)
+    with record.Record(tmp_path / "record.jsonl") as opened:
+        opened.add(kept(file, then))
+        assert marking._done(Submission("student", "00", file), FOLDERS["00"], opened) is done
+
+
+def test_points_are_of_a_labs_criteria_alone(tmp_path):
+    file = tmp_path / "work.py"
+    file.touch()
+    assert kept(file, True).points(("one", "two")) == 50
 
 
 def test_copies_are_flagged_and_the_reference_is_one_of_those_compared(tmp_path):
