@@ -125,10 +125,10 @@ def named(given: str, written: str | None = None) -> Named:
     if given == "-":
         return _configured("config", config_of(written or "", "standard input"))
     path, keys = Path(given), (*configurations(), *models())
-    folder = path.is_dir() and given not in keys
-    if not folder and (key := spelled(given, keys)):
+    inside = path.is_dir() and given not in keys
+    if not inside and (key := spelled(given, keys)):
         return configured(key)
-    path = path / "config.json" if folder else path
+    path = path / "config.json" if inside else path
     if path.name.endswith(SUFFIXES):
         size, config = stored(path)
         if config is not None:

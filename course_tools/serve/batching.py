@@ -254,7 +254,7 @@ class Replica:
         busy = self._decoding or self._prompts
         # A step that is planned while another runs knows what had come when that one began.
         known = self._planned if self.engine.async_scheduling and busy else self.now
-        if self.engine.hold and busy and self._holds(known):
+        if self.engine.hold and busy and self._waits(known):
             known = -inf
         late, self._later = self._later, []
         preempted, alone = self.preemptions, not self.engine.enable_mixed_chunk
@@ -296,7 +296,7 @@ class Replica:
             self.log.append(self._record(start, chunks, gained > 0))
         self._finish(chunks)
 
-    def _holds(self, known: float) -> bool:
+    def _waits(self, known: float) -> bool:
         """Whether those who came wait for others, who would fill a step with them."""
         tokens = sum(one.goal for one in self.waiting if one.arrived <= known)
         if not tokens:
