@@ -49,19 +49,21 @@ _ABOUT = ("key", "name", "vendor", "year", "configuration", "published", "kind")
 
 def given(one: serving.Calculator) -> dict[str, Any]:
     """Sizes of models, rates of chips, and the constants of what is expected of them."""
-    held = _Held({}, {})
+    held, optional = _Held({}, {}, {}), _optional()
     return {
-        "models": {key: _sizes(model(key)) for key in one.models},
-        "optional": _optional(),
+        "models": {key: _sizes(model(key), optional) for key in one.models},
+        "optional": optional,
         "chips": {key: _chip(key, held) for key in one.chips},
         "calibrations": list(map(json.loads, held.calibrations)),
+        "constants": list(map(json.loads, held.constants)),
         "laws": list(map(json.loads, held.laws)),
     }
 
 
-def _sizes(one: Any) -> dict[str, Any]:
-    held = msgspec.to_builtins(one)
-    short = {name: value for name, value in held.items() if name not in _ABOUT}
+def _sizes(one: Any, optional: Mapping[str, Any]) -> dict[str, Any]:
+    held = msgspec.to_builtins(one).items()
+    # The script adds what a model has as those have it that do not say.
+    short = {k: v for k, v in held if k not in _ABOUT and not (k in optional and optional[k] == v)}
     return {"name": one.name, "kind": one.kind, "parameters": one.parameters, **short}
 
 
@@ -78,6 +80,7 @@ class _Held(NamedTuple):
     """What several chips share, each once."""
 
     calibrations: dict[str, int]
+    constants: dict[str, int]
     laws: dict[str, int]
 
 
@@ -140,7 +143,7 @@ def _constants(on: Accelerator, dtype: str, held: _Held) -> dict[str, Any]:
     }
     return {
         "law": _once(held.laws, law),
-        "constants": msgspec.to_builtins(found.constants),
+        "constants": _once(held.constants, msgspec.to_builtins(found.constants)),
         "log_sigma": found.log_sigma,
         "chips": found.chips,
         "whose": whose,

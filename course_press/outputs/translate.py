@@ -11,6 +11,7 @@ import ast
 import dataclasses
 import inspect
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -67,6 +68,8 @@ def javascript(name: str = "coursePhysics") -> str:
         found.function(root)
     source = ast.unparse(ast.fix_missing_locations(ast.Module(found.functions, [])))
     script: str = py2js(source, inline_stdlib=True)
+    for pattern, shorter in _GIVEN["lighter"].items():
+        script = re.sub(pattern, shorter, script)
     names = ", ".join(f"{found.names[one]}: {found.names[one]}" for one in ROOTS[name])
     frame: str = _GIVEN["frame"]
     return frame.format(
@@ -140,7 +143,7 @@ class _Translated:
             yield "var math = Math;"
         for name, value in self.constants.items():
             yield f"var {name} = {json.dumps(value)};"
-        yield from self.written.values()
+        yield from (_GIVEN["items"], *self.written.values())
         yield from self.records.values()
 
 
