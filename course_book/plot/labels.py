@@ -48,7 +48,9 @@ class Decades(LogLocator):
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
         self.set_params(subs=(1, 2, 5) if vmax < 50 * vmin else (1,))
-        return super().tick_values(vmin, vmax)
+        ticks = super().tick_values(vmin, vmax)
+        # In so narrow a range they are many, and their labels long.
+        return ticks[::2] if sum((vmin <= ticks) & (ticks <= vmax)) > 5 > vmax / vmin else ticks
 
 
 class Labels:
@@ -179,7 +181,8 @@ class Labels:
         figure, axes, undo = self.figure, self.figure.axes[0], ExitStack()
         with undo:
             undo.callback(figure.set_size_inches, *figure.get_size_inches())
-            figure.set_size_inches(NARROW)
+            rows = 0 if len(axes.get_yticks()) else len(axes.texts)
+            figure.set_size_inches(NARROW[0], max(NARROW[1], 0.36 * rows))
             for axis in (axes.xaxis, axes.yaxis):
                 if isinstance(locator := axis.get_major_locator(), LogLocator):
                     undo.callback(axis.set_major_locator, locator)
