@@ -67,9 +67,7 @@ def html(one: serving.Calculator) -> str:
         more={
             "count": (str(one.start["count"]), shown["counts"]),
             "link": ("", {"": t("calc-automatic")}),
-            **{
-                name: (one.start[name], shown[name]) for name in ("activations", "cache", "compute")
-            },
+            **{of: (one.start[of], shown[of]) for of in ("activations", "cache", "compute")},
             "offer": ("", {"0": NONE}),
         },
         sentence=re.split(r"[{}]", t("calc-sentence")),
