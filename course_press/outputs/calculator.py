@@ -8,7 +8,6 @@ from typing import Any, get_args
 from markupsafe import Markup
 
 from course_lib import chip, model
-from course_lib.workloads.precision import of_model
 from course_book import n, t
 from course_book.answers.record import Question
 from course_book.explore import page, serving
@@ -44,7 +43,7 @@ def html(one: serving.Calculator) -> str:
         for vendor, of in groupby(one.models, key=lambda key: model(key).vendor)
     ]
     # What is chosen automatically is named, as the script does: the sentence keeps its lines.
-    shown["weights"][""] = of_model(model(one.start["model"]), chip(one.start["chip"])).w
+    shown["weights"][""] = serving.of_model(model(one.start["model"]), chip(one.start["chip"])).w
     choices = {
         "model": [("", {serving.OWN: t("calc-own")}), *models],
         "chip": [
