@@ -48,7 +48,7 @@ class Decades(LogLocator):
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
         self.set_params(subs=(1, 2, 5) if vmax < 50 * vmin else (1,))
-        ticks = super().tick_values(vmin, vmax)
+        ticks: Any = super().tick_values(vmin, vmax)
         # In so narrow a range they are many, and their labels long.
         return ticks[::2] if sum((vmin <= ticks) & (ticks <= vmax)) > 5 > vmax / vmin else ticks
 
