@@ -19,7 +19,7 @@ from course_lib import network, specs
 from course_lib.core import CourseError, formulas
 from course_lib.core.checks import known
 from course_lib.workloads import llm
-from course_lib.workloads.precision import of_model
+from course_lib.workloads.precision import of_model as of_model
 from course_lib.workloads.weights import not_divisible
 from course_tools import calibrate, energy
 from course_tools.counting import from_config

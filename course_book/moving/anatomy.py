@@ -309,7 +309,7 @@ class _Array:
             scene.value(x + self.cell - 8, y + 17, n(int(weight)), tone="memory")
         scene.text(x0 - 10, y0 - 14, t("moving-systolic-inputs"), anchor="end", tone="chip")
         scene.text(x0 + 2, y0 - 14, t("weights"), tone="memory")
-        look = {"anchor": "middle", "bold": True, "opacity": 0}
+        look = {"anchor": "middle", "bold": True, "halo": True, "opacity": 0}
         self.marching: list[tuple[int, int, Shape]] = [
             (b, i, scene.text(0, 0, n(int(number)), size=15.0, tone="chip", **look))
             for (b, i), number in np.ndenumerate(self.inputs)

@@ -683,7 +683,7 @@ def _rows(width: float, plan: _Schedule, ways: Mapping[str, _Schedule], forward:
     names = {
         t(f"moving-pipeline-{name}"): look for name, look in {**looks, "bubble": bubble}.items()
     }
-    apart, in_line, lanes = (172, 2, (180, low + 41)) if scene.narrow else (140, 3, (496, low + 22))
+    apart, in_line, lanes = (172, 2, (180, low + 41)) if scene.narrow else (162, 3, (496, low + 22))
     scene.legend(names, x, low + 22, apart, in_line, size=12.5)
     scene.label(*lanes, t("moving-pipeline-lanes"), size=12.5, opacity=float(chunks > 1))
     counters = [

@@ -48,7 +48,9 @@ class Decades(LogLocator):
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
         self.set_params(subs=(1, 2, 5) if vmax < 50 * vmin else (1,))
-        return super().tick_values(vmin, vmax)
+        ticks: Any = super().tick_values(vmin, vmax)
+        # In so narrow a range they are many, and their labels long.
+        return ticks[::2] if sum((vmin <= ticks) & (ticks <= vmax)) > 5 > vmax / vmin else ticks
 
 
 class Labels:
@@ -179,7 +181,9 @@ class Labels:
         figure, axes, undo = self.figure, self.figure.axes[0], ExitStack()
         with undo:
             undo.callback(figure.set_size_inches, *figure.get_size_inches())
-            figure.set_size_inches(NARROW)
+            # Rows without ticks have their names between them, which need their room.
+            rows = 0 if len(axes.get_yticks()) else len(axes.texts)
+            figure.set_size_inches(NARROW[0], max(NARROW[1], 0.36 * rows))
             for axis in (axes.xaxis, axes.yaxis):
                 if isinstance(locator := axis.get_major_locator(), LogLocator):
                     undo.callback(axis.set_major_locator, locator)
@@ -197,12 +201,10 @@ class Labels:
 
     def _named_above(self, axes: Any, widest: float) -> Any:
         handles = []
-        for name in self.names:
-            look: dict[str, Any] = {"color": name.color, "marker": name.marker}
-            look["linestyle"] = "none" if name.marker else "-"
-            if name.label:
-                text = textwrap.fill(name.label, _LONGEST)
-                handles.append(Line2D([], [], label=text, **look))
+        for label, color, _, _, marker in (name for name in self.names if name.label):
+            look: dict[str, Any] = {"color": color, "marker": marker}
+            look["linestyle"] = "none" if marker else "-"
+            handles.append(Line2D([], [], label=textwrap.fill(label, _LONGEST), **look))
         place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1)}
         place |= {"ncols": max(1, int((72 * NARROW[0] - 50) // (widest + 30)))}
         look = {"borderaxespad": 0.2, "handlelength": 1, "handletextpad": 0.5, **_LEGEND}

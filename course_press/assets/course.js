@@ -224,6 +224,7 @@
     settled(measure);
   }
   addEventListener("resize", reachable);
+  addEventListener("toggle", reachable, true); // what was folded away had no size
   reachable();
 
   function copy(text, done) {

@@ -42,21 +42,16 @@ def html(one: serving.Calculator) -> str:
         (vendor, {key: named(model(key).name) for key in of})
         for vendor, of in groupby(one.models, key=lambda key: model(key).vendor)
     ]
-    chips = [
-        (vendor, {key: chip(key).short for key in of})
-        for vendor, of in groupby(one.chips, key=lambda key: chip(key).vendor)
-    ]
+    # What is chosen automatically is named, as the script does: the sentence keeps its lines.
+    shown["weights"][""] = serving.of_model(model(one.start["model"]), chip(one.start["chip"])).w
     choices = {
         "model": [("", {serving.OWN: t("calc-own")}), *models],
-        "chip": chips,
+        "chip": [
+            (vendor, {key: chip(key).short for key in of})
+            for vendor, of in groupby(one.chips, key=lambda key: chip(key).vendor)
+        ],
         "tp": [("", shown["counts"])],
         "weights": [("", shown["weights"])],
-    }
-    more = {
-        "count": (str(one.start["count"]), shown["counts"]),
-        "link": ("", {"": t("calc-automatic")}),
-        **{name: (one.start[name], shown[name]) for name in ("activations", "cache", "compute")},
-        "offer": ("", {"0": NONE}),
     }
     whole = max(answer.needed or 0, answer.available or 0)
     sizes = {name: getattr(answer, name) or 0 for name in PARTS}
@@ -68,7 +63,12 @@ def html(one: serving.Calculator) -> str:
         answer=answer,
         most=serving.MOST,
         choices=choices,
-        more=more,
+        more={
+            "count": (str(one.start["count"]), shown["counts"]),
+            "link": ("", {"": t("calc-automatic")}),
+            **{of: (one.start[of], shown[of]) for of in ("activations", "cache", "compute")},
+            "offer": ("", {"0": NONE}),
+        },
         sentence=re.split(r"[{}]", t("calc-sentence")),
         told={
             "decode": n(answer.decode_likely, "s"),

@@ -53,7 +53,11 @@ def built(tmp_path_factory):
 
 def opened(visit, lang="en", query="", **options):
     page = visit(f"{lang}/chapters/{lang}/one.html{query}", **options)
+    # On a phone, what some languages say keeps the figure further down than where it is drawn.
+    at = page.evaluate("scrollY")
+    page.eval_on_selector(f"{BOX} .calc-figure", "one => one.scrollIntoView()")
     page.wait_for_selector(f"{BOX}[data-drawn=plot], {BOX}.misfit", timeout=30_000)
+    page.evaluate(f"scrollTo(0, {at})")
     return page
 
 
