@@ -427,12 +427,14 @@ def _advice(found: Account, cause: str, evidence: tuple[Evidence, ...]) -> str:
         return "misaligned"
     if cause == "unknown" and not found.lacks:
         return "spread"
-    if cause == "load-imbalance" and found.late:
-        return "late"
     if cause != "host-bound" or not what:
         return cause
+    if found.late:
+        return "late"
     if found.cold:
         return "start"
+    if names.FUNCTION.match(what):
+        return "function"
     if what == gaps.NO_ROW:
         return "silent"
     return "allocator" if names.call(what) == "allocates" else names.host_work(what) or cause
