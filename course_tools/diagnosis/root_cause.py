@@ -433,11 +433,13 @@ def _advice(found: Account, cause: str, evidence: tuple[Evidence, ...]) -> str:
         return "late"
     if found.cold:
         return "start"
-    if names.FUNCTION.match(what):
-        return "function"
     if what == gaps.NO_ROW:
         return "silent"
-    return "allocator" if names.call(what) == "allocates" else names.host_work(what) or cause
+    return (
+        "allocator"
+        if names.call(what) == "allocates"
+        else names.host_work(what) or ("function" if names.FUNCTION.match(what) else cause)
+    )
 
 
 def _evidence(found: Account, cause: str, window: float) -> tuple[Evidence, ...]:
