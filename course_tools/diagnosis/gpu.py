@@ -206,20 +206,19 @@ def _collectives(found: Account, every: list[OnDevice]) -> None:
         total = float(times.sum()) or 1.0
         # What the host of the last one holds up is not uneven work: the others wait for that host.
         blamed = np.minimum(waited, before) if len(before) else np.zeros(len(waited))
-        waited = waited - blamed
+        uneven = waited - blamed
         for i, one in enumerate(every):
             held = blamed[latest == i] if len(before) else blamed
             part = float(held.sum()) / total
             found.add("host-bound", exposed * part, one.called, int((held > 0).sum()))
-        carried = blamed + waited
         named = np.array([names.bare(rows.types[one].name) for one in rows.type[device.comm]])
         for name in sorted(set(named.tolist())):
             members = named == name
             mine, calls = float(times[members].sum()), int(members.sum())
             seconds = exposed * mine / total
-            part = float(waited[members].sum()) / (mine or 1.0)
+            part = float(uneven[members].sum()) / (mine or 1.0)
             found.add("load-imbalance", seconds * part, name, calls)
-            carries = 1 - float(carried[members].sum()) / (mine or 1.0)
+            carries = 1 - float(waited[members].sum()) / (mine or 1.0)
             found.add("exposed-collectives", seconds * carries, name, calls)
             found.operator(name, calls, seconds * len(every), 0.0, 0.0, 0.0)
     found.late = found.lost["host-bound"] > 2 * lost
