@@ -37,7 +37,7 @@ class Account:
     doubt : by cause, seconds of weak evidence.
     formats : by operator, seconds in each format that it computes in, where that is known.
     cold : whether the host does what every program does once, while the device waits.
-    late : whether devices with equal work wait for each other: then some host is late.
+    late : whether devices wait for each other more since some host is late than all else it costs.
     kinds : seconds by what kernels do, of all devices; of a CPU, its operators.
     when : of each device, when it computes, or also copies, or also exchanges; is idle, by cause.
     """

@@ -11,6 +11,7 @@ from course_tools.diagnosis.reading.rows import (
     LOAD,
     ON_DEVICE,
     OP,
+    PYTHON,
     STEP,
     TALK,
     Floats,
@@ -50,7 +51,7 @@ NO_ROW = "host (no row)"
 
 def window(rows: Rows) -> tuple[float, float]:
     """First and last moment of what was recorded: of the annotated steps, where there are some."""
-    steps, work = rows.kind == STEP, ~np.isin(rows.kind, (STEP, TALK))
+    steps, work = rows.kind == STEP, ~np.isin(rows.kind, (STEP, TALK, PYTHON))
     if not work.any():
         work = steps
     first, last = float(rows.ts[work].min()), float((rows.ts[work] + rows.dur[work]).max())
@@ -193,10 +194,12 @@ class Host:
         held = self._busy_with(open_, host)
         for cause, lost, what, count, once in (
             ("synchronisation", sync, call, asked, 0.0),
-            ("host-bound", host, held, 0, UNNAMED * (held == NO_ROW)),
+            ("host-bound", host, held[0][0], 0, UNNAMED * (held[0][0] == NO_ROW)),
             ("launch-bound", launch, launcher, 0, 1.0),
         ):
-            found.add(cause, float(lost.sum()) * SECOND, what, count or int((lost > 0).sum()))
+            gone, times = float(lost.sum()) * SECOND, count or int((lost > 0).sum())
+            for name, part in held if cause == "host-bound" else [(what, 1.0)]:
+                found.add(cause, gone * part, name, times)
             # Many launches are the cause; one that takes most of it may be what happens once.
             longest = float(lost.max())
             found.doubt[cause] += once * longest * (2 * longest > float(lost.sum())) * SECOND
@@ -220,8 +223,10 @@ class Host:
         """The name that most of some rows have."""
         return self._all.foremost(which, self._all.dur[which] + 1e-6)[0] if which.any() else usual
 
-    def _busy_with(self, open_: Intervals, lost: Floats) -> str:
-        """What covers most of some gaps: work that has a name, else an operator or a call."""
+    def _busy_with(self, open_: Intervals, lost: Floats) -> list[tuple[str, float]]:
+        """What covers most of some gaps, and which part: work that has a name, else an operator or
+        a call, else the innermost function of Python.
+        """
         gone = Intervals(open_.start[lost > 0], open_.end[lost > 0])
         rows = self._all
         for which in (self.loading, np.isin(rows.kind, (OP, CALL))):
@@ -230,8 +235,35 @@ class Host:
                 name, most = rows.foremost(which, shared)
                 if most >= 0.3 * gone.total:
                     self.cold |= bool(shared.max() > COLD and self._cold(which, shared))
-                    return name
-        return NO_ROW
+                    return self._parts(gone, shared) if which is self.loading else [(name, 1.0)]
+        functions = rows.of(PYTHON)
+        ends = rows.ts[functions] + rows.dur[functions]
+        shared = np.bincount(rows.type[functions], weights=gone.covered(rows.ts[functions], ends))
+        inner = np.flatnonzero(shared > 0.5 * gone.total)
+        if not len(inner):
+            return [(NO_ROW, 1.0)]
+        # Who calls takes longer than whom it calls.
+        lasted = np.bincount(rows.type[functions], weights=rows.dur[functions])[inner]
+        return [(rows.types[int(inner[int((-lasted).argmax())])].name, 1.0)]
+
+    def _parts(self, gone: Intervals, shared: Floats) -> list[tuple[str, float]]:
+        """Which part of some gaps each work takes that has a name, and what is left of them."""
+        rows = self._all
+        weights = np.bincount(rows.type[self.loading], weights=shared)
+        named = float(self.load.covered(gone.start, gone.end).sum())
+        within = self.load.joined(self.inside).covered(gone.start, gone.end)
+        parts = [
+            (rows.types[int(one)].name, float(weights[one]) / float(weights.sum()) * named)
+            for one in np.flatnonzero(weights > 0)
+        ]
+        parts.append((NO_ROW, gone.total - float(within.sum())))
+        ops = rows.of(OP)
+        if len(ops):
+            each = gone.covered(rows.ts[ops], rows.ts[ops] + rows.dur[ops])
+            parts.append((rows.foremost(ops, each)[0], float(within.sum()) - named))
+        whole = sum(part for _, part in parts) or 1.0
+        shares = [(name, part / whole) for name, part in parts if part > 0]
+        return sorted(shares, key=lambda one: -one[1])
 
     def _cold(self, which: NDArray[np.bool_], shared: Floats) -> bool:
         """Whether most of the time goes to what happens once: loading, the first call of all, or

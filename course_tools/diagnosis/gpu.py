@@ -19,6 +19,7 @@ from course_tools.diagnosis.reading.rows import (
     STEP,
     Floats,
     Intervals,
+    Numbers,
     Places,
     Rows,
     whole,
@@ -29,6 +30,8 @@ from course_tools.diagnosis.reading.rows import (
 LEAST_BANDWIDTH = 3e11
 # Work of the busiest device over the mean, from which the others' waiting has a name.
 UNEQUAL = 1.15
+# Part of the waiting that uneven work may be, where the hosts of those that come last explain it.
+UNEVEN = 0.25
 # Ninth over first tenth of the durations of one collective, from which it waits rather than
 # carries: a link's own speed varies less.
 SPREAD = 2.5
@@ -56,6 +59,9 @@ class OnDevice:
         self.busy = rows.covered(places)
         self.compute = rows.covered(self.kernel)
         self.first, self.last = gaps.known_idle(rows, places)
+        about = rows.head.get("distributedInfo")
+        rank = about.get("rank") if isinstance(about, dict) else None
+        self.called = f"device {name}" if rank is None else f"rank {rank}"
 
     def working(self, which: Places) -> Intervals:
         """When a kernel runs, or one of these rows."""
@@ -189,21 +195,53 @@ def _copies(found: Account, device: OnDevice) -> None:
 
 def _collectives(found: Account, every: list[OnDevice]) -> None:
     """Share out exposed collectives between carrying and waiting."""
-    for device, waited in zip(every, _waits(every), strict=True):
+    waits = _waits(every)
+    before, latest = _held_up(every, waits)
+    lost = found.lost["host-bound"]
+    for device, waited in zip(every, waits, strict=True):
         if not len(device.comm):
             continue
         rows, times = device.rows, device.rows.dur[device.comm]
         exposed = device.exposed(device.comm, device.compute) * SECOND / len(every)
         total = float(times.sum()) or 1.0
+        # What the host of the last one holds up is not uneven work: the others wait for that host.
+        blamed = np.minimum(waited, before) if len(before) else np.zeros(len(waited))
+        uneven = waited - blamed
+        for i, one in enumerate(every):
+            held = blamed[latest == i] if len(before) else blamed
+            part = float(held.sum()) / total
+            found.add("host-bound", exposed * part, one.called, int((held > 0).sum()))
         named = np.array([names.bare(rows.types[one].name) for one in rows.type[device.comm]])
         for name in sorted(set(named.tolist())):
             members = named == name
             mine, calls = float(times[members].sum()), int(members.sum())
             seconds = exposed * mine / total
-            part = float(waited[members].sum()) / (mine or 1.0)
+            part = float(uneven[members].sum()) / (mine or 1.0)
             found.add("load-imbalance", seconds * part, name, calls)
-            found.add("exposed-collectives", seconds * (1 - part), name, calls)
+            carries = 1 - float(waited[members].sum()) / (mine or 1.0)
+            found.add("exposed-collectives", seconds * carries, name, calls)
             found.operator(name, calls, seconds * len(every), 0.0, 0.0, 0.0)
+    found.late = found.lost["host-bound"] > 2 * lost
+
+
+def _held_up(every: list[OnDevice], waits: list[Floats]) -> tuple[Floats, Numbers]:
+    """Of each collective, how long the device that comes last to it had nothing to do before, µs,
+    and which device that is; nothing where work is so uneven that it may explain the waiting.
+    """
+    work = [device.compute.total for device in every]
+    waited = sum(float(one.sum()) for one in waits) / len(every)
+    before, latest = np.zeros(0), np.zeros(0, np.int64)
+    alike = len(every) > 1 and len({len(one) for one in waits}) == 1
+    if not alike or max(work) - min(work) > UNEVEN * waited:
+        return before, latest
+    before, latest = np.zeros(len(waits[0])), np.zeros(len(waits[0]), np.int64)
+    for i, device in enumerate(every):
+        start = device.rows.ts[device.comm]
+        since = np.concatenate([[device.first], (start + device.rows.dur[device.comm])[:-1]])
+        idle = np.maximum(start - since - device.busy.covered(since, start), 0.0)
+        last = waits[i] <= 0
+        before, latest = np.where(last, idle, before), np.where(last, i, latest)
+    return before, latest
 
 
 def _waits(every: list[OnDevice]) -> list[Floats]:
@@ -235,8 +273,7 @@ def _waits(every: list[OnDevice]) -> list[Floats]:
 def _imbalance(found: Account, every: list[OnDevice]) -> None:
     """Idle time of devices that have less to do than the busiest counts as waiting for it."""
     work = np.array([device.compute.total for device in every]) * SECOND
-    found.late = bool(work.max() < UNEQUAL * work.mean())
-    if found.late:
+    if work.max() < UNEQUAL * work.mean():
         return
     short = float((work.max() - work).mean()) - found.lost["load-imbalance"]
     idle = {cause: found.lost[cause] for cause in ("host-bound", "launch-bound", "synchronisation")}

@@ -427,15 +427,19 @@ def _advice(found: Account, cause: str, evidence: tuple[Evidence, ...]) -> str:
         return "misaligned"
     if cause == "unknown" and not found.lacks:
         return "spread"
-    if cause == "load-imbalance" and found.late:
-        return "late"
     if cause != "host-bound" or not what:
         return cause
+    if found.late:
+        return "late"
     if found.cold:
         return "start"
     if what == gaps.NO_ROW:
         return "silent"
-    return "allocator" if names.call(what) == "allocates" else names.host_work(what) or cause
+    return (
+        "allocator"
+        if names.call(what) == "allocates"
+        else names.host_work(what) or ("function" if names.FUNCTION.match(what) else cause)
+    )
 
 
 def _evidence(found: Account, cause: str, window: float) -> tuple[Evidence, ...]:

@@ -106,6 +106,12 @@ def test_a_file_of_another_kind_gets_a_sentence_and_the_command(visit, tmp_path)
         assert name in page.inner_text(".trace-command")
 
 
+def test_what_the_diagnosis_refuses_is_said_in_its_words(visit, tmp_path):
+    step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "ts": 1, "dur": 9}
+    (tmp_path / "steps.json").write_text(json.dumps({"traceEvents": [step]}))
+    assert "only annotations" in given(opened(visit), tmp_path / "steps.json")
+
+
 def test_reading_can_be_stopped_and_the_page_answers_meanwhile(visit, tmp_path):
     pen = others.Pen()
     while len(pen.rows) < 60_000:

@@ -15,6 +15,12 @@ from course_tools.files import DATA
 TALK = re.compile(r"^(gloo|mpi|ucc|nccl):")
 # Rows of the host that only a program on several ranks has.
 RANKS = re.compile(r"^(c10d::|record_param_comms|gloo:|mpi:|ucc:|nccl:)")
+# Functions of a program, as `with_stack` writes them: not torch's, of packages, or Python's own.
+FUNCTION = re.compile(
+    r"^(?!<|torch/|.*(site-packages|dist-packages|lib/python\d)"
+    r"|(threading|runpy|contextlib|functools|queue|selectors|subprocess|socket|typing)\b"
+    r"|(multiprocessing|importlib)/)[^<]*\.py\(\d+\): "
+)
 # Operators that need a result on the host.
 WAITS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|equal)$")
 # A row of the device for a whole replayed graph; kernels have other names.

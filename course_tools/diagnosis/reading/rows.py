@@ -30,7 +30,7 @@ Numbers = NDArray[np.int64]
 MOST = 2_000_000
 # Different rows, by name and shapes, that are kept apart; shapes of further ones are dropped.
 KINDS = 20_000
-OP, CALL, KERNEL, COPY, SET, LOAD, STEP, TALK = range(8)
+OP, CALL, KERNEL, COPY, SET, LOAD, STEP, TALK, PYTHON = range(9)
 ON_DEVICE = (KERNEL, COPY, SET)
 # As Kineto calls them: `cuda_runtime`, `hip_driver`, `xpu_runtime`, `mtia_runtime`.
 RUNTIME = re.compile(r"(\w+_)?(runtime|driver)")
@@ -40,6 +40,8 @@ _CATEGORIES = {
     **dict.fromkeys(("gpu_memcpy", "memcpy"), COPY),
     **dict.fromkeys(("gpu_memset", "memset"), SET),
 }
+# µs from which a function of Python is kept: a recording has a row for every call.
+LASTING = 50.0
 # Threads in which JAX has rows of a device: streams of a GPU, operators of a TPU.
 _XLA_ROWS = re.compile(r"stream|XLA Ops$", re.I)
 _ASIDE = ("user_annotation", "python_function", "overhead", "trace", "ac2g")
@@ -278,6 +280,9 @@ class OncePass:
         name = str(event.name or "")
         category = str(event.cat or "").lower() or self._of_xla(event, name)
         self.seen[category] += 1
+        start, lasted = _number(event.ts), _number(event.dur)
+        if category == "python_function" and (lasted or 0.0) < LASTING:
+            return
         kind = _CATEGORIES.get(category, CALL if RUNTIME.fullmatch(category) else None)
         if (kind == OP or category in _ASIDE) and names.host_work(name):
             kind = LOAD
@@ -285,12 +290,15 @@ class OncePass:
             kind = STEP
         if category in _ASIDE and names.TALK.search(name):
             kind = TALK
-        start, lasted = _number(event.ts), _number(event.dur)
+        if kind is None and category == "python_function" and names.FUNCTION.match(name):
+            kind = PYTHON
         if kind is None or start is None or lasted is None or lasted < 0:
             return
-        self.counted += 1
-        self.since, self.until = min(self.since, start), max(self.until, start + lasted)
-        if self.window and not self.window[0] <= start <= self.window[1]:
+        self.counted += kind != PYTHON
+        if kind != PYTHON:
+            self.since = min(self.since, start)
+            self.until = max(self.until, start + lasted)
+        if self.window and kind != PYTHON and not self.window[0] <= start <= self.window[1]:
             return
         if len(self.columns["ts"]) >= self.most:
             return
@@ -359,7 +367,7 @@ class OncePass:
             raise CourseError(
                 f"{self.path} has no rows in the middle of its time: record fewer steps"
             )
-        kept = len(columns[0]) / self.counted
+        kept = int((columns[2] != PYTHON).sum()) / self.counted
         every: Any = [*columns, list(self.lanes), self.types, self.head, self.seen, kept, self.path]
         return Rows(*every)
 

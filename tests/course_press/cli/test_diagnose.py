@@ -66,7 +66,14 @@ def test_every_key_that_a_verdict_has_is_put_into_words():
     for cause in diagnosis.CAUSES:
         assert t(f"cause-{cause}")
         assert t(f"advice-{cause}")
-    for advice in (*names._patterns("host work"), "allocator", "start", "misaligned", "spread"):
+    for advice in (
+        *names._patterns("host work"),
+        "allocator",
+        "start",
+        "misaligned",
+        "spread",
+        "function",
+    ):
         assert t(f"advice-{advice}")
     for key in ("graph", "shapes", "host", "device", "chip", "ranks", "window", "cpu", "call"):
         assert t(f"lacks-{key}")

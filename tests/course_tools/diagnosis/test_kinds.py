@@ -494,7 +494,7 @@ def test_who_waits_for_a_rank_with_as_much_work_is_told_that_its_host_is_late(tm
     for path, pen in zip(paths, pens, strict=True):
         path.write_text(json.dumps(pen.trace()))
     one = diagnosis.diagnose(paths)
-    assert one.cause == "load-imbalance"
+    assert one.cause == ("host-bound" if even else "load-imbalance")
     assert one.advice == ("late" if even else "load-imbalance")
 
 
@@ -531,3 +531,32 @@ def test_a_database_of_another_profiler_is_named(tmp_path):
         base.execute("CREATE TABLE rocpd_kernel_dispatch_1 (id INTEGER)")
     with pytest.raises(CourseError, match=r"rocprofv3.*torch\.profiler"):
         diagnosis.diagnose(file)
+
+
+def test_a_gap_under_functions_of_python_is_named_by_the_innermost_of_the_program(tmp_path):
+    pen = Pen()
+    for _ in range(6):
+        began = pen.host
+        pen.gemm(2048, 2048, 2048)
+        pen.host = max(pen.host, pen.gpu_free) + 4_000.0
+        for i, name in enumerate(
+            ("threading.py(9): run", "s.py(1): main", "s.py(5): load", "torch/a.py(2): get")
+        ):
+            pen.row("python_function", name, began + i, pen.host - began - 2 * i, 77, 77)
+    one = found(tmp_path, pen.trace())
+    assert (one.cause, one.evidence[0].what) == ("host-bound", "s.py(5): load")
+    assert one.advice == "function"
+
+
+def test_each_call_that_fills_a_gap_has_its_own_time(tmp_path):
+    pen, took = Pen(), {"cudaFree": 30_000.0, "cudaMalloc": 20_000.0}
+    pen.gemm(512, 512, 512)
+    pen.host = max(pen.host, pen.gpu_free)
+    for name, lasts in took.items():
+        pen.row("cuda_runtime", name, pen.host, lasts, 77, 77)
+        pen.host += lasts
+    pen.host += 10_000.0  # no row says what
+    pen.gemm(512, 512, 512)
+    said = {one.what: one.seconds for one in found(tmp_path, pen.trace()).evidence}
+    for name, lasts in took.items():
+        assert said[name] == pytest.approx(lasts * 1e-6, rel=0.02)
