@@ -238,8 +238,10 @@ class Host:
                     return self._parts(gone, shared) if which is self.loading else [(name, 1.0)]
         functions = rows.of(PYTHON)
         ends = rows.ts[functions] + rows.dur[functions]
-        shared = np.bincount(rows.type[functions], weights=gone.covered(rows.ts[functions], ends))
-        inner = np.flatnonzero(shared > 0.5 * gone.total)
+        covered = gone.covered(rows.ts[functions], ends)
+        inner = np.flatnonzero(
+            np.bincount(rows.type[functions], weights=covered) > 0.5 * gone.total
+        )
         if not len(inner):
             return [(NO_ROW, 1.0)]
         # Who calls takes longer than whom it calls.
