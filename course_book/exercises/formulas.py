@@ -152,12 +152,8 @@ def evaluate(formula: str, names: Mapping[str, Any]) -> Any:
     """
     try:
         return _value(_parsed(formula), names)
-    except (SyntaxError, _UnknownError) as error:
+    except SyntaxError as error:
         raise CourseError(f"formula {formula!r} cannot be evaluated: {error}") from None
-
-
-class _UnknownError(Exception):
-    """A part of a formula that formulas do not have."""
 
 
 @cache
@@ -212,7 +208,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
             every = ({**names, **_bound(each.target, item)} for item in of(each.iter))
             kept = (own for own in every if all(_value(test, own) for test in each.ifs))
             return [_value(one, own) for own in kept]
-    raise _UnknownError(f"{ast.unparse(node)} is unknown")
+    raise SyntaxError(f"{ast.unparse(node)} is unknown")
 
 
 def _bound(target: Any, item: Any) -> dict[str, Any]:
