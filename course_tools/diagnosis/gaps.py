@@ -117,6 +117,19 @@ def launchers(rows: Rows, places: Places) -> Numbers:
     return found
 
 
+def innermost(rows: Rows, gone: Intervals) -> str:
+    """The innermost function of Python that covers more than half of some gaps, if one does."""
+    functions = rows.of(PYTHON)
+    ends = rows.ts[functions] + rows.dur[functions]
+    covered = gone.covered(rows.ts[functions], ends)
+    inner = np.flatnonzero(np.bincount(rows.type[functions], weights=covered) > 0.5 * gone.total)
+    if not len(inner):
+        return NO_ROW
+    # Who calls takes longer than whom it calls.
+    lasted = np.bincount(rows.type[functions], weights=rows.dur[functions])[inner]
+    return rows.types[int(inner[int((-lasted).argmax())])].name
+
+
 class Host:
     """What the host did when: waited, launched, loaded data, was inside an operator."""
 
@@ -236,17 +249,7 @@ class Host:
                 if most >= 0.3 * gone.total:
                     self.cold |= bool(shared.max() > COLD and self._cold(which, shared))
                     return self._parts(gone, shared) if which is self.loading else [(name, 1.0)]
-        functions = rows.of(PYTHON)
-        ends = rows.ts[functions] + rows.dur[functions]
-        covered = gone.covered(rows.ts[functions], ends)
-        inner = np.flatnonzero(
-            np.bincount(rows.type[functions], weights=covered) > 0.5 * gone.total
-        )
-        if not len(inner):
-            return [(NO_ROW, 1.0)]
-        # Who calls takes longer than whom it calls.
-        lasted = np.bincount(rows.type[functions], weights=rows.dur[functions])[inner]
-        return [(rows.types[int(inner[int((-lasted).argmax())])].name, 1.0)]
+        return [(innermost(rows, gone), 1.0)]
 
     def _parts(self, gone: Intervals, shared: Floats) -> list[tuple[str, float]]:
         """Which part of some gaps each work takes that has a name, and what is left of them."""

@@ -146,6 +146,8 @@ def _between(found: Account, rows: Rows, open_: Intervals, launching: bool) -> N
         what = gaps.NO_ROW
         if float(loaded[mask].sum()):
             what, _ = rows.foremost(loading, rows.dur[loading])
+        elif mask.any():
+            what = gaps.innermost(rows, Intervals(open_.start[mask], open_.end[mask]))
         lost = float(length[mask].sum())
         found.add(of, lost * SECOND, what, int(mask.sum()))
         if what == gaps.NO_ROW and lost and (longest := float(length[mask].max())) > 0.5 * lost:

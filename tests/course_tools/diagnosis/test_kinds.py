@@ -548,6 +548,16 @@ def test_a_gap_under_functions_of_python_is_named_by_the_innermost_of_the_progra
     assert one.advice == "function"
 
 
+def test_a_function_between_operators_of_a_cpu_alone_has_its_name(tmp_path):
+    pen = Pen()
+    for step in range(6):
+        began = 20_000.0 * step
+        pen.row("python_function", "s.py(5): load", began, 18_000.0, 77, 77)
+        pen.row("cpu_op", "aten::mm", began + 18_500.0, 1_000.0, 77, 77)
+    one = found(tmp_path, pen.trace() | {"deviceProperties": []})
+    assert (one.cause, one.evidence[0].what) == ("host-bound", "s.py(5): load")
+
+
 def test_each_call_that_fills_a_gap_has_its_own_time(tmp_path):
     pen, took = Pen(), {"cudaFree": 30_000.0, "cudaMalloc": 20_000.0}
     pen.gemm(512, 512, 512)
