@@ -16,7 +16,7 @@ import msgspec
 from course_lib import network
 from course_lib.bench import results
 from course_lib.bench.rows import HEADER, PLAIN, Collectives, Row
-from course_lib.core.checks import CourseError, known
+from course_lib.core.checks import CourseError, known, spelled
 from course_lib.core.dtypes import BITS, element
 from course_lib.network.costs import ALGORITHMS
 from course_lib.specs import Accelerator, Transformer, chip_of_device, chips, load_toml, models
@@ -541,18 +541,20 @@ def _chip_of(said: str) -> str:
     listed = chip_of_device(said) if said else None
     bare = re.sub(r"[\s_]+", "-", re.sub(r"nvidia|amd|google|geforce|instinct", "", said.lower()))
     bare = bare.strip("-")
-    meant = [key for key in chips() if key == bare or key.startswith(bare + "-")]
     if listed is not None or not bare:
         return listed.key if listed is not None else ""
-    return max(meant, key=lambda key: accelerator(key).bandwidth, default=said)
+    meant = [key for key in chips() if key.startswith(bare + "-")]
+    return spelled(bare, chips()) or max(
+        meant, key=lambda key: accelerator(key).bandwidth, default=said
+    )
 
 
 def _model_of(said: str) -> str:
     """The key of a model as the hub writes it, which adds what its weights were tuned to."""
     bare = re.sub(r"[\s_]+", "-", said.lower().rpartition("/")[2]).removeprefix("meta-")
     bare = re.sub(r"llama-?(\d)(?:\.1(?=-405b))?", r"llama-\1", bare)
-    meant = [key for key in models() if bare == key or bare.startswith(key + "-")]
-    return said if said in models() else max(meant, key=len, default=said)
+    meant = [key for key in models() if bare.startswith(key + "-")]
+    return spelled(bare, models()) or max(meant, key=len, default=said)
 
 
 def of_row(row: Row) -> Judgment:

@@ -207,7 +207,7 @@ def nearest(key: Any, keys: Iterable[str]) -> str:
     return near[0] if near else ""
 
 
-def spelled(key: Any, keys: Collection[str]) -> str | None:
+def spelled(key: str, keys: Collection[str]) -> str | None:
     """The key that is `key` but for capitals, spaces and hyphens, for a publisher before a slash,
     and for the ending of a tuned model, which has the sizes of its base.
 
@@ -216,8 +216,8 @@ def spelled(key: Any, keys: Collection[str]) -> str | None:
     >>> spelled("RTX 4090", ["rtx-4080", "rtx-4090"]), spelled("Qwen/Qwen3-8B", ["qwen3-8b"])
     ('rtx-4090', 'qwen3-8b')
     """
-    if not isinstance(key, str) or key in keys:
-        return key if isinstance(key, str) else None
+    if key in keys:
+        return key
     bare = re.sub(r"^\w[\w.-]*/|([-_ ](instruct|chat|base|it|hf))+$", "", key.lower())
     plain = {one: re.sub(r"[-_\s]", "", one.lower()) for one in (key, bare, *keys)}
     alike = [one for one in keys if plain[one] in (plain[key], plain[bare])]

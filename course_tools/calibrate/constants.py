@@ -21,8 +21,9 @@ from course_tools.files import DATA
 FOLDER = DATA / "calibration"
 NEAREST, ENGINES = "nearest.toml", "engines.toml"
 _OTHERS = (NEAREST, ENGINES, FILE.name)  # files that are no chip's
-LENT = ("narrow", "prompt", "decode", "latent", "mixtures", "links", "small", "messages", "reduces")
-CALLS = "calls"  # what the last four are in doubt besides, where nobody timed the links' generation
+_SENT = ("links", "small", "messages", "reduces")
+LENT = ("narrow", "prompt", "decode", "latent", "mixtures", *_SENT)
+CALLS = "calls"  # what those sent are in doubt besides, where nobody timed the links' generation
 # By the name of links' constants, which of these large and small messages take, if not the usual.
 OF_LINKS = dict.fromkeys(MESSAGES, ("messages", "messages")) | {AT_ONCE: ("reduces", "reduces")}
 TYPICAL = "typical"  # the engine whose constants are fitted to all of them together
@@ -155,7 +156,7 @@ def lend(found: Calibration, of: Accelerator, to: Accelerator) -> Calibration:
     that differs more between chips in so much more doubt.
     """
     doubts, theirs = {name: found.lent.get(name, 0.0) for name in LENT}, _timed_links(found, of, to)
-    for name in () if theirs else LENT[5:]:
+    for name in () if theirs else _SENT:
         doubts[name] = math.hypot(doubts[name], found.lent.get(CALLS, 0.0))
     rates = [one.links["nvlink"].total_per_direction for one in (to, of) if theirs]
 

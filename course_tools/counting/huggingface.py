@@ -325,6 +325,8 @@ def recurrent_of(kind: str, config: dict[str, Any], layers: int) -> Any:
         "inner": inner,
         "state": of_key * inner,
         "tail": kernel * channels,
+        # Each number decays, takes in what is new, and is asked by the query; the delta rule asks
+        # it by the key too, and takes in the difference [yang2024].
         "update": 7 if delta else 5,
     }
     return [found, many * own]

@@ -230,12 +230,11 @@ def _held_up(every: list[OnDevice], waits: list[Floats]) -> tuple[Floats, Number
     """
     work = [device.compute.total for device in every]
     waited = sum(float(one.sum()) for one in waits) / len(every)
-    before, latest = np.zeros(0), np.zeros(0, np.int64)
     alike = len(every) > 1 and len({len(one) for one in waits}) == 1
-    if not alike or max(work) - min(work) > UNEVEN * waited:
-        return before, latest
-    before, latest = np.zeros(len(waits[0])), np.zeros(len(waits[0]), np.int64)
-    for i, device in enumerate(every):
+    even = max(work) - min(work) <= UNEVEN * waited
+    size = len(waits[0]) if alike and even else 0
+    before, latest = np.zeros(size), np.zeros(size, np.int64)
+    for i, device in enumerate(every if size else []):
         start = device.rows.ts[device.comm]
         since = np.concatenate([[device.first], (start + device.rows.dur[device.comm])[:-1]])
         idle = np.maximum(start - since - device.busy.covered(since, start), 0.0)

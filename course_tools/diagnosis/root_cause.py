@@ -435,11 +435,9 @@ def _advice(found: Account, cause: str, evidence: tuple[Evidence, ...]) -> str:
         return "start"
     if what == gaps.NO_ROW:
         return "silent"
-    return (
-        "allocator"
-        if names.call(what) == "allocates"
-        else names.host_work(what) or ("function" if names.FUNCTION.match(what) else cause)
-    )
+    if names.call(what) == "allocates":
+        return "allocator"
+    return names.host_work(what) or ("function" if names.FUNCTION.match(what) else cause)
 
 
 def _evidence(found: Account, cause: str, window: float) -> tuple[Evidence, ...]:

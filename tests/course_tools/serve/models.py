@@ -4,10 +4,9 @@ hand from the sizes that its paper or its file has: no function of the book is a
 
 from typing import NamedTuple
 
-from tests.course_tools.counting.configs import sizes
+from tests.course_tools.counting.configs import CASES, sizes
 
 GIB = 2**30
-CAUSAL = "architectures"
 
 
 class Hand(NamedTuple):
@@ -108,21 +107,8 @@ def deepseek():
     dense, expert = 3 * 7168 * 18432, 3 * 7168 * 2048
     narrow = 61 * attention + 3 * dense + 58 * 257 * expert
     rest = 61 * (1536 + 512 + 2 * 7168) + 58 * 7168 * 256 + 2 * 129280 * 7168 + 7168
-    config = {
-        "model_type": "deepseek_v3",
+    config = CASES["deepseek-v3"].config | {
         "architectures": ["DeepseekV3ForCausalLM"],
-        **sizes(61, 7168, 18432, 128, 128, 129280, 163840, moe_intermediate_size=2048),
-        "n_shared_experts": 1,
-        "n_routed_experts": 256,
-        "num_experts_per_tok": 8,
-        "first_k_dense_replace": 3,
-        "kv_lora_rank": 512,
-        "q_lora_rank": 1536,
-        "qk_nope_head_dim": 128,
-        "qk_rope_head_dim": 64,
-        "v_head_dim": 128,
-        "n_group": 8,
-        "topk_group": 4,
         "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
     }
     all_, idle = narrow + rest, 58 * 248 * expert
