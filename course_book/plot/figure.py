@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
+from functools import partial
 from typing import Any
 
 import matplotlib as mpl
@@ -147,19 +148,30 @@ def log_axes(x_label: str, y_label: str, *, even: bool = False) -> tuple[Figure,
     """A figure with logarithmic axes, made inside `STYLE`; an `even` x begins at 0."""
     figure = Figure(figsize=WIDE, layout="constrained")
     axes = figure.add_subplot()
-    axes.set(xscale=_Log(axes.xaxis), yscale=_Log(axes.yaxis), xlabel=x_label, ylabel=y_label)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(Decades(numticks=12))
-        axis.set_minor_formatter(NullFormatter())
-        axis.set_major_formatter(FuncFormatter(_tick))
+    axes.set(xscale=_Log(axes.xaxis), yscale=_Log(axes.yaxis))
     if even:
         axes.set_xscale("linear")
-        axes.xaxis.set_major_formatter(FuncFormatter(_tick))
+    for axis, label in ((axes.xaxis, x_label), (axes.yaxis, y_label)):
+        symbol, unit = _symbol_and_unit(label)
+        axis.set_label_text(symbol)
+        if axis is axes.yaxis or not even:
+            axis.set_major_locator(Decades(unit))
+            axis.set_minor_formatter(NullFormatter())
+        axis.set_major_formatter(FuncFormatter(partial(_tick, unit=unit)))
     axes.grid(visible=True, zorder=0)
     return figure, axes
 
 
-def _tick(value: float, _: int) -> str:
+def _symbol_and_unit(label: str) -> tuple[str, str]:
+    """What an axis is called, and the unit of its ticks: µs and MB say more than powers of ten."""
+    symbol, _, unit = label.removesuffix(")").rpartition(" (")
+    # An axis that is called B alone has batch sizes.
+    return (symbol, unit) if unit == "s" or (symbol and unit == "B") else (label, "")
+
+
+def _tick(value: float, _: int, *, unit: str) -> str:
+    if unit:
+        return n(value, unit)
     sci = value != 0 and not 0.001 < value < 10_000
     return n(value, sci=sci).removeprefix("1 × " if sci else "")
 

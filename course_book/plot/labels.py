@@ -44,10 +44,14 @@ _LEGEND: dict[str, Any] = {"frameon": False, "columnspacing": 1, "labelspacing":
 
 
 class Decades(LogLocator):
-    """Ticks at powers of ten, and between them where less than two decades are in view."""
+    """Ticks at powers of ten, and between them where the view is short for so many ticks."""
+
+    def __init__(self, unit: str, numticks: int = 12) -> None:
+        super().__init__(numticks=numticks)
+        self.unit, self._most = unit, numticks
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
-        self.set_params(subs=(1, 2, 5) if vmax < 50 * vmin else (1,))
+        self.set_params(subs=(1, 2, 5) if vmax < 4 * self._most * vmin else (1,))
         ticks: Any = super().tick_values(vmin, vmax)
         # In so narrow a range they are many, and their labels long.
         return ticks[::2] if sum((vmin <= ticks) & (ticks <= vmax)) > 5 > vmax / vmin else ticks
@@ -184,10 +188,10 @@ class Labels:
             # Rows without ticks have their names between them, which need their room.
             rows = 0 if len(axes.get_yticks()) else len(axes.texts)
             figure.set_size_inches(NARROW[0], max(NARROW[1], 0.36 * rows))
-            for axis in (axes.xaxis, axes.yaxis):
-                if isinstance(locator := axis.get_major_locator(), LogLocator):
-                    undo.callback(axis.set_major_locator, locator)
-                    axis.set_major_locator(Decades(numticks=6))
+            # Labels side by side need room, and those with a unit are long.
+            if isinstance(locator := axes.xaxis.get_major_locator(), Decades):
+                undo.callback(axes.xaxis.set_major_locator, locator)
+                axes.xaxis.set_major_locator(Decades(locator.unit, 4 if locator.unit else 6))
             for text in axes.texts:
                 undo.callback(text.set_fontsize, text.get_fontsize())
                 text.set_fontsize(max(_LEAST, text.get_fontsize()))

@@ -75,7 +75,7 @@ def plot(steps: Sequence[Step], key: str, rows: Iterable[Row] = ()) -> Plot:
     for (kernel, causal), work in marks.items():
         x, rate = float(work.intensity), float(attainable(work.intensity, *roof(work)))
         axes.plot(x, rate, "o", color=color[kernel], markersize=7, fillstyle="none", zorder=4)
-        base.name_dot(title(kernel, causal=causal), x, rate / sqrt(2), fontsize=7)
+        base.name_dot(title(kernel, causal=causal), x, rate / sqrt(2), fontsize=8)
     for row, seconds in timed(rows).values():
         kernel, sizes, _, causal = step_of(row)
         work = ops.blocked(kernel, sizes, causal=causal)

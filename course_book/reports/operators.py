@@ -32,7 +32,7 @@ def plot(rows: Sequence[Row]) -> Plot:
         slow: Any = "none" if row.path in SLOW and not alone else "full"
         axes.plot(intensity, speed, "o", color=color, markersize=6, fillstyle=slow, zorder=4)
         label = f"{named(row.variant or row.op)} {named(row.path)}"
-        base.name_dot(label, intensity, speed, fontsize=7)
+        base.name_dot(label, intensity, speed, fontsize=8)
     return base
 
 

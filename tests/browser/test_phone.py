@@ -68,6 +68,15 @@ def overflow(page):
     return page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
 
+@pytest.mark.parametrize("name", ["lab-01", "your-own-step", "calculator"])
+def test_no_line_of_code_runs_out_of_sight_on_a_phone(visit, name):
+    page = visit(f"en/chapters/en/{name}.html", width=360)
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    out = "[...document.querySelectorAll('main pre')].filter(one => one.scrollWidth > one.clientWidth + 1)"
+    assert page.locator("main pre").count()
+    assert page.evaluate(f"{out}.map(one => one.textContent)") == []
+
+
 @pytest.mark.parametrize("name", ["rooflines", "bandwidth-and-profiling", "lab-02"])
 def test_figures_fit_a_phone_and_their_letters_can_be_read(visit, name):
     page = visit(f"en/chapters/en/{name}.html", width=360)

@@ -304,7 +304,18 @@ def test_parity_puts_each_measurement_over_its_prediction():
     )
     assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
     assert axes.get_xlim() == axes.get_ylim()
-    assert [axis.get_label_text() for axis in (axes.xaxis, axes.yaxis)] == ["ŷ (s)", "y (s)"]
+    assert [axis.get_label_text() for axis in (axes.xaxis, axes.yaxis)] == ["ŷ", "y"]
+
+
+@pytest.mark.parametrize(
+    ("label", "symbol", "tick"),
+    [("T (s)", "T", "20 s"), ("s", "", "20 s"), ("V (B)", "V", "20 B"), ("B", "B", "20"),
+     ("β (GB/s)", "β (GB/s)", "20")],
+)  # fmt: skip
+def test_ticks_of_times_and_bytes_have_their_units(label, symbol, tick):
+    axes = plot.strips({"a": [2.0, 200.0]}, x_label=label).figure.axes[0]
+    assert axes.get_xlabel() == symbol
+    assert axes.xaxis.get_major_formatter()(20.0) == tick
 
 
 def test_strips_puts_each_value_in_its_row_and_kinds_in_one_color():
