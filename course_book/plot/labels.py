@@ -44,17 +44,22 @@ _LEGEND: dict[str, Any] = {"frameon": False, "columnspacing": 1, "labelspacing":
 
 
 class Decades(LogLocator):
-    """Ticks at powers of ten, and between them where the view is short for so many ticks."""
+    """Ticks at powers of ten, and between them where less than two decades are in view."""
 
-    def __init__(self, unit: str, numticks: int = 12) -> None:
-        super().__init__(numticks=numticks)
-        self.unit, self._most = unit, numticks
+    def __init__(self, unit: str, *, narrow: bool = False) -> None:
+        # Labels with a unit are long.
+        super().__init__(numticks=12 if not narrow else 4 if unit else 6)
+        self.unit, self._narrow = unit, narrow
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
-        self.set_params(subs=(1, 2, 5) if vmax < 4 * self._most * vmin else (1,))
-        ticks: Any = super().tick_values(vmin, vmax)
+        for between in ((1, 2, 5), (1, 3), (1,)) if vmax < 50 * vmin else ((1,),):
+            self.set_params(subs=between)
+            ticks: Any = super().tick_values(vmin, vmax)
+            shown = sum((vmin <= ticks) & (ticks <= vmax))
+            if shown <= 4 or not self._narrow:
+                break
         # In so narrow a range they are many, and their labels long.
-        return ticks[::2] if sum((vmin <= ticks) & (ticks <= vmax)) > 5 > vmax / vmin else ticks
+        return ticks[::2] if shown > 5 > vmax / vmin else ticks
 
 
 class Labels:
@@ -188,10 +193,9 @@ class Labels:
             # Rows without ticks have their names between them, which need their room.
             rows = 0 if len(axes.get_yticks()) else len(axes.texts)
             figure.set_size_inches(NARROW[0], max(NARROW[1], 0.36 * rows))
-            # Labels side by side need room, and those with a unit are long.
             if isinstance(locator := axes.xaxis.get_major_locator(), Decades):
                 undo.callback(axes.xaxis.set_major_locator, locator)
-                axes.xaxis.set_major_locator(Decades(locator.unit, 4 if locator.unit else 6))
+                axes.xaxis.set_major_locator(Decades(locator.unit, narrow=True))
             for text in axes.texts:
                 undo.callback(text.set_fontsize, text.get_fontsize())
                 text.set_fontsize(max(_LEAST, text.get_fontsize()))
