@@ -73,8 +73,10 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     inner = config.get("text_config")
     if kind == "gemma3" or (inner is not None and config["model_type"] in ALIKE):
         given: dict[str, Any] = {}
-        outer = {key: config[key] for key in OUTER.split(" ") if key in config}
-        for of in [GEMMA if kind == "gemma3" else {}, outer, config if inner is None else inner]:
+        for key in OUTER.split(" "):
+            if key in config:
+                given[key] = config[key]
+        for of in [GEMMA if kind == "gemma3" else {}, config if inner is None else inner]:
             for key in of:
                 given[key] = of[key]
         config = given
@@ -380,42 +382,46 @@ def recurrent_of(kind: str, config: dict[str, Any], many: int) -> Any:
     if kind not in list(STATES) or many == 0:
         return None
     size = [config[key] for key in STATES[kind]]
-    width = config["hidden_size"]
+    width, common, keys, rank = config["hidden_size"], 0, 0, 0
     if kind in ["lfm2", "lfm2_moe"]:  # a convolution between two gates, of its last tokens
+        heads, inner, inputs, state, update = width, width, 3 * width, 0, 0
         tail = size[0] * width
-        found = {"layers": many, "heads": width, "inputs": 3 * width, "common": 0, "inner": width}
-        return [{**found, "state": 0, "tail": tail, "update": 0, "keys": 0, "rank": 0}, many * tail]
-    if kind.startswith("jamba"):  # Mamba [gu2023]: each inner number is a head of its own
-        state, kernel, inner, rank = size[0], size[1], size[2] * width, size[3]
+        own = tail
+    elif kind.startswith(
+        "jamba"
+    ):  # Mamba, arXiv:2312.00752: each inner number is a head of its own
+        inner, keys, rank = size[2] * width, 2 * size[0], size[3]
         if rank == "auto":
             rank = (width + 15) // 16
-        own = inner * (kernel + state + 2) + rank + 2 * state
+        heads, inputs, state, tail, update = inner, 2 * inner, size[0] * inner, size[1] * inner, 5
+        own = inner * (size[1] + size[0] + 2) + rank + keys
         if config.get("mamba_conv_bias", True):
             own += inner
-        found = {"layers": many, "heads": inner, "inputs": 2 * inner, "common": 0, "inner": inner}
-        sizes = {"state": state * inner, "tail": kernel * inner, "keys": 2 * state, "rank": rank}
-        return [{**found, **sizes, "update": 5}, many * own]
-    groups, heads, of_key, of_value, kernel = size[0], size[1], size[2], size[3], size[4]
-    # The gated delta rule [yang2024], or Mamba-2 with a head's numbers as its values.
-    delta = kind in DELTA.split(" ")
-    common, inner = 2 * groups * of_key, heads * of_value
-    channels = common + inner
-    own = channels * kernel + (2 * heads + of_value if delta else 3 * heads + inner)
-    if not delta and config.get("mamba_conv_bias", config.get("use_conv_bias", True)):
-        own += channels
-    found = {
-        "layers": many,
-        "heads": groups if delta else heads,
-        "inputs": channels + inner + (2 if delta else 1) * heads,
-        "common": 0 if delta else common,
-        "inner": inner,
-        "state": of_key * inner,
-        "tail": kernel * channels,
+    else:  # the gated delta rule [yang2024], or Mamba-2 with a head's numbers as its values
+        groups, heads, of_key, of_value, kernel = size[0], size[1], size[2], size[3], size[4]
+        delta = kind in DELTA.split(" ")
+        common, inner = 2 * groups * of_key, heads * of_value
+        channels, state = common + inner, of_key * inner
+        own = channels * kernel + (2 * heads + of_value if delta else 3 * heads + inner)
+        if not delta and config.get("mamba_conv_bias", config.get("use_conv_bias", True)):
+            own += channels
+        inputs, tail = channels + inner + (2 if delta else 1) * heads, kernel * channels
         # Each number decays, takes in what is new, and is asked by the query; the delta rule asks
         # it by the key too, and takes in the difference [yang2024].
-        "update": 7 if delta else 5,
-        "keys": 0,
-        "rank": 0,
+        update = 7 if delta else 5
+        if delta:
+            heads, common = groups, 0
+    found = {
+        "layers": many,
+        "heads": heads,
+        "inputs": inputs,
+        "common": common,
+        "inner": inner,
+        "state": state,
+        "tail": tail,
+        "update": update,
+        "keys": keys,
+        "rank": rank,
     }
     return [found, many * own]
 
