@@ -6,7 +6,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from inspect import signature
 from itertools import zip_longest
 from pathlib import Path
@@ -16,9 +16,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from typer import Argument, Exit, Option, Typer
+from typer import Argument, BadParameter, Exit, Option, Typer
 
 from course_lib import CourseError
+from course_tools.amounts import amount
 from course_tools.counting import Named
 from course_tools.counting import named as model_named
 from course_book import t
@@ -50,10 +51,36 @@ def command(app: Typer, name: str | None = None) -> Callable[[F], F]:
             elif one.default is one.empty:
                 info = Argument()
             info.help = info.help or said[one.name]
+            if (kind := _number_of(of)) and info.min is None:
+                info.parser = _reading(one.name, kind)
             function.__annotations__[one.name] = Annotated[of, info]
         return app.command(name)(function)
 
     return made
+
+
+def _number_of(of: Any) -> type | None:
+    """The kind of number that a parameter is, or may be; `None` where it is none."""
+    every = () if get_origin(of) is list else (of, *get_args(of))
+    return next((kind for kind in (int, float) if kind in every), None)
+
+
+def _reading(option: str, kind: type) -> Callable[[Any], Any]:
+    """What reads a number with or without its unit, as people write it."""
+    unit = SAID["units"].get(option, "whole" if kind is int else "number")
+
+    def read(value: Any) -> Any:
+        with suppress(ValueError, TypeError):
+            return kind(value)
+        try:
+            found = amount(str(value), unit)
+        except CourseError as error:
+            raise BadParameter(str(error)) from error
+        if kind is int and not found.is_integer():
+            raise BadParameter(f"must be a whole number (got {value!r})")
+        return kind(found)
+
+    return read
 
 
 class _Console(Console):
@@ -94,6 +121,8 @@ def misused(error: Any) -> str:
         which = "command" if "command" in what else "argument"
         word = re.search(r"(?<=')[^']+|(?<= \().*(?=\))", error.message)
         return f"{which} {word[0] if word else what!r} is not known: {see}"
+    if isinstance(error.__cause__, CourseError):
+        return f"{name} {error.message}"
     if not what:
         return f"{name} must be given: {see}"
     if what.startswith("Input should"):
