@@ -9,8 +9,12 @@ from course_tools.files import DATA
 _UNITS = load_toml(DATA / "amounts.toml", dict[str, dict[str, float]])
 _NUMBER = r"[~≈]?\s*\$?\s*([+-]?\d(?:[\d.,' \u00a0\u202f]*\d)?(?:[eE][+-]?\d+)?)\s*(.*)"
 # What is counted a second, and what only says which: a rate of tokens is one of either.
-_EACH = r"\s*(?:per |/ ?)(?:gpu|chip|device|accelerator|user)s?$"
+EACH = r"\s*(?:per |/ ?)(?:gpu|chip|device|accelerator|user)s?$"
 _COUNTED = r"\s*(?:output |generated )?(?:tokens?|toks?|requests?|reqs?|t)(?=\s*(?:/|per |$))"
+# What says of what a number is, and no unit.
+_WORDS = (
+    r"\s*\b(?:ttft|tpot|itl|mfu|hfu|latency|throughput|bandwidth|decode|prefill|median|p50)\b\s*"
+)
 _SECOND = r"\s*(?:/ ?|per )(?:s|sec|second)$|ps$"
 
 
@@ -32,17 +36,19 @@ def amount(said: str, unit: str) -> float:
     found = re.fullmatch(_NUMBER, said.strip())
     if found is None:
         raise CourseError(f"{said!r} is no number: write it as 1234.5")
-    value, rest = _plain(found[1]), re.sub(r"\s*(?:/ ?h(?:our)?)$", "", found[2])
+    value, rest = _plain(found[1]), re.sub(r"\s*(?:/ ?h(?:r|our)?)$", "", found[2])
+    rest = re.sub(_WORDS, "", rest, flags=re.I)
     if not rest:
         return value
-    if re.search(_EACH, rest, re.I):
+    if re.search(EACH, rest, re.I):
         raise CourseError(f"{said!r} is of each: give what all of them have together")
     named = rest
     if unit == "1/s":
         named = re.sub(_COUNTED, "", re.sub(r"^tps$|^rps$", "/s", rest, flags=re.I), flags=re.I)
-    if unit in ("1/s", "B/s", "FLOP/s"):
-        named = re.sub(_SECOND, "", named, flags=re.I).removesuffix("S" if "FLOP" in unit else "/")
-    named = named.removesuffix("s") if unit == "FLOP/s" else named
+    if unit == "FLOP/s":
+        named = re.sub(r"flops?(?: ?/ ?s(?:ec)?| per second)?$", "FLOP", rest, flags=re.I)
+    elif unit in ("1/s", "B/s"):
+        named = re.sub(_SECOND, "", named, flags=re.I).removesuffix("/")
     named = re.sub(r"\s*tokens?$", "", named) if unit in ("number", "whole") else named.strip()
     known = _UNITS[unit]
     if named not in ("", *known):
