@@ -437,7 +437,8 @@ def windowed_of(kind: str, config: dict[str, Any], layers: int) -> int:
     if kind in ["gpt_oss", "gemma2"]:
         return (layers + 1) // 2
     every: int = 4 if kind in ["olmo3", "exaone4"] else 6
-    return layers - layers // config.get("sliding_window_pattern", every)
+    every = config.get("sliding_window_pattern", every)
+    return layers - layers // every
 
 
 def window_of(kind: str, config: dict[str, Any]) -> Any:
