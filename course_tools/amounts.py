@@ -1,21 +1,20 @@
 """Amounts as people write them: ``2.3k tok/s``, ``1,250``, ``42 ms``, ``80 GiB``, ``7,5``."""
 
 import re
+from typing import Any
 
 from course_lib.core.checks import CourseError
 from course_lib.specs import load_toml
 from course_tools.files import DATA
 
-_UNITS = load_toml(DATA / "amounts.toml", dict[str, dict[str, float]])
-_NUMBER = r"[~≈]?\s*\$?\s*([+-]?\d(?:[\d.,' \u00a0\u202f]*\d)?(?:[eE][+-]?\d+)?)\s*(.*)"
-# What is counted a second, and what only says which: a rate of tokens is one of either.
+_HELD = load_toml(DATA / "amounts.toml", dict[str, dict[str, dict[str, Any]]])
+_UNITS, _SPELLED = _HELD["units"], _HELD["spelled"]
+_NUMBER = r"[~≈]?\s*\$?\s*([+-]?\.?\d(?:[\d.,' \u00a0\u202f]*\d)?(?:[eE][+-]?\d+)?)\s*(.*)"
 EACH = r"\s*(?:per |/ ?)(?:gpu|chip|device|accelerator|user)s?$"
-_COUNTED = r"\s*(?:output |generated )?(?:tokens?|toks?|requests?|reqs?|t)(?=\s*(?:/|per |$))"
 # What says of what a number is, and no unit.
 _WORDS = (
     r"\s*\b(?:ttft|tpot|itl|mfu|hfu|latency|throughput|bandwidth|decode|prefill|median|p50)\b\s*"
 )
-_SECOND = r"\s*(?:/ ?|per )(?:s|sec|second)$|ps$"
 
 
 def amount(said: str, unit: str) -> float:
@@ -36,26 +35,16 @@ def amount(said: str, unit: str) -> float:
     found = re.fullmatch(_NUMBER, said.strip())
     if found is None:
         raise CourseError(f"{said!r} is no number: write it as 1234.5")
-    value, rest = _plain(found[1]), re.sub(r"\s*(?:/ ?h(?:r|our)?)$", "", found[2])
-    rest = re.sub(_WORDS, "", rest, flags=re.I)
-    if not rest:
-        return value
-    if re.search(EACH, rest, re.I):
+    value, named = _plain(found[1]), re.sub(_WORDS, "", found[2], flags=re.I)
+    if re.search(EACH, named, re.I):
         raise CourseError(f"{said!r} is of each: give what all of them have together")
-    named = rest
-    if unit == "1/s":
-        named = re.sub(_COUNTED, "", re.sub(r"^tps$|^rps$", "/s", rest, flags=re.I), flags=re.I)
-    if unit == "FLOP/s":
-        named = re.sub(r"flops?(?: ?/ ?s(?:ec)?| per second)?$", "FLOP", rest, flags=re.I)
-    elif unit in ("1/s", "B/s"):
-        named = re.sub(_SECOND, "", named, flags=re.I).removesuffix("/")
-    named = re.sub(r"\s*tokens?$", "", named) if unit in ("number", "whole") else named.strip()
+    for pattern, plain in _SPELLED.get(unit, {}).items():
+        named = re.sub(pattern, plain, named, flags=re.I)
     known = _UNITS[unit]
     if named not in ("", *known):
-        ways = ", ".join(one for one in known if one) or "none"
-        more = ", or the number itself" if unit == "whole" else ""
-        raise CourseError(f"{said!r} must be in {ways}{more} (got {rest!r})")
-    return value * (known[named] if named else 1.0)
+        ways = ", ".join(filter(None, known)) or "none"
+        raise CourseError(f"{said!r} must be in {ways}, or a number alone (got {found[2]!r})")
+    return value * known.get(named, 1.0)
 
 
 def _plain(number: str) -> float:

@@ -6,7 +6,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from inspect import signature
 from itertools import zip_longest
 from pathlib import Path
@@ -19,6 +19,7 @@ from rich.text import Text
 from typer import Argument, BadParameter, Exit, Option, Typer
 
 from course_lib import CourseError
+from course_lib.core.checks import unfit
 from course_tools.amounts import amount
 from course_tools.counting import Named
 from course_tools.counting import named as model_named
@@ -51,18 +52,13 @@ def command(app: Typer, name: str | None = None) -> Callable[[F], F]:
             elif one.default is one.empty:
                 info = Argument()
             info.help = info.help or said[one.name]
-            if (kind := _number_of(of)) and info.min is None:
-                info.parser = _reading(one.name, kind)
+            numbers = [] if get_origin(of) is list else {int, float} & {of, *get_args(of)}
+            if info.min is None and numbers:
+                info.parser = _reading(one.name, *numbers)
             function.__annotations__[one.name] = Annotated[of, info]
         return app.command(name)(function)
 
     return made
-
-
-def _number_of(of: Any) -> type | None:
-    """The kind of number that a parameter is, or may be; `None` where it is none."""
-    every = () if get_origin(of) is list else (of, *get_args(of))
-    return next((kind for kind in (int, float) if kind in every), None)
 
 
 def _reading(option: str, kind: type) -> Callable[[Any], Any]:
@@ -70,14 +66,12 @@ def _reading(option: str, kind: type) -> Callable[[Any], Any]:
     unit = SAID["units"].get(option, "whole" if kind is int else "number")
 
     def read(value: Any) -> Any:
-        with suppress(ValueError, TypeError):
-            return kind(value)
         try:
             found = amount(str(value), unit)
+            if kind is int and not found.is_integer():
+                raise unfit("it", "be a whole number", value)
         except CourseError as error:
             raise BadParameter(str(error)) from error
-        if kind is int and not found.is_integer():
-            raise BadParameter(f"must be a whole number (got {value!r})")
         return kind(found)
 
     return read

@@ -165,9 +165,9 @@ def _limits(given: str | None) -> dict[str, float]:
         name, _, value = part.partition("=")
         try:
             found[name.strip()] = amount(value, "s")
-        except CourseError as error:
+        except CourseError:
             said = f"--slo must be name=seconds, as ttft=0.5,tpot=0.05 (got {part!r})"
-            raise CourseError(said) from error
+            raise CourseError(said) from None
     return found
 
 

@@ -42,9 +42,12 @@ TIED: str = quantization.CALLED["tied"]
 # Keys of sizes that may be left out.
 WHOLE: str = quantization.CALLED["whole"]
 SWITCHES: str = quantization.CALLED["switches"]
+RECURRENT: list[str] = quantization.CALLED["recurrent"].split(" ")
 LISTS = "layer_types mlp_only_layers no_rope_layers moe_layers full_attn_idxs"
 # Sizes that may be none.
-ZERO = ["n_shared_experts", "moe_num_shared_experts", "attn_layer_offset", "expert_layer_offset"]
+ZERO = ["n_shared_experts", "moe_num_shared_experts"]
+# Values of others that a `Transformer` has no other of.
+ONLY = quantization.CALLED["only"]
 OUTER: str = quantization.CALLED["outer"]
 SEEING = quantization.CALLED["seeing"]
 
@@ -68,10 +71,11 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     for key in ["text_config", "vision_config"]:
         if not (config.get(key) is None or isinstance(config.get(key), dict)):
             return refusal("value", key, config.get(key))
-    if isinstance(kind, str):
-        kind = ALIKE.get(kind, kind)
     inner = config.get("text_config")
-    if kind == "gemma3" or (inner is not None and config["model_type"] in ALIKE):
+    alike = isinstance(kind, str) and kind in ALIKE
+    if alike:
+        kind = ALIKE[kind]
+    if kind == "gemma3" or (alike and inner is not None):
         given: dict[str, Any] = {}
         for key in OUTER.split(" "):
             if key in config:
@@ -85,7 +89,7 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     if kind == "jamba" and config.get("num_experts") == 1:
         kind = "jamba_dense"
     pattern = pattern_of(config) if kind == "nemotron_h" else ""
-    if kind == "nemotron_h" and pattern != "" and len(pattern.split("E")) == 1:
+    if kind == "nemotron_h" and "E" not in pattern:
         kind = "nemotron_h_dense"
     if kind is None:
         return refusal("key", "model_type", None)
@@ -104,14 +108,15 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
                 key_of = key
         if found is None:
             return refusal("key", named[name][0], None)
-        if not is_size(found, 0 if name == "dense" else 1):
+        if not is_size(found, 0 if name in ["dense", "first", "first of experts"] else 1):
             return refusal("value", key_of, found)
         got[name], keys[name] = found, key_of
 
     for key in STATES.get(kind, []):
         if config.get(key) is None:  # which transformers has a size for
             return refusal("architecture", kind, None)
-        if not is_size(config.get(key), 1) and config.get(key) != "auto":
+        auto = key == "mamba_dt_rank" and config.get(key) == "auto"
+        if not (auto or is_size(config.get(key), 1)):
             return refusal("value", key, config.get(key))
     bad = mistyped(config)
     if bad is None:
@@ -119,11 +124,10 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     if bad is not None:
         return refusal("value", bad, config.get(bad))
     layers, width, heads = got["layers"], got["width"], got["heads"]
-    if kind.startswith("nemotron_h") and len(pattern) != layers:
-        return refusal("value", "hybrid_override_pattern", pattern)
     made = layers_of(kind, config, layers, pattern)
     if made["bare"] < 0:
-        return refusal("value", "hybrid_override_pattern", pattern)
+        refused = "key" if pattern == "" else "value"
+        return refusal(refused, "hybrid_override_pattern", pattern)
     written, layers = layers, made["all"]
     latent = None
     each = config.get("head_dim")
@@ -161,18 +165,15 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     if kind in GPT or kind == "falcon":
         ffn = config.get(inner) or 4 * width
     if kind == "lfm2" and config.get("block_auto_adjust_ff_dim", True):
-        some = 2 * ffn // 3 * config.get("block_ffn_dim_multiplier", 1.0) // 1
         many = config.get("block_multiple_of", 256)
-        ffn = (some + many - 1) // many * many
+        ffn = (2 * ffn // 3 + many - 1) // many * many
     experts = None
     dense = layers
     if kind in EXPERTS:
         dense = got["dense"] if kind in DEEP else layers - made["sparse"]
         own = "of each expert" in got  # an expert has a size of its own
-        shared = 0
-        for key in ["n_shared_experts", "moe_num_shared_experts"]:
-            if kind in DEEP and config.get(key):
-                shared = config[key]
+        shared = config.get("n_shared_experts") or config.get("moe_num_shared_experts") or 0
+        shared = shared if kind in DEEP else 0
         if kind == "llama4_text":
             dense, shared = layers - layers // config.get("interleave_moe_layer_step", 1), 1
         if "of shared experts" in got:
@@ -201,7 +202,7 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         return refusal("value", "layer_types", config.get("layer_types"))
     if kept is not None:
         other["states"] = kept[1]
-    if seeing is not None:
+    if alike and seeing is not None:
         other["vision"] = seen_by(seeing, width, "gemma3" if kind == "gemma3" else "qwen3_vl")
         if other["vision"] is None:
             return refusal("value", "vision_config", seeing)
@@ -273,8 +274,6 @@ def mistyped(config: dict[str, Any]) -> str | None:
         size = config.get(key)
         if not (size is None or is_size(size, 0 if key in ZERO else 1)):
             return key
-    if not isinstance(config.get("block_ffn_dim_multiplier", 1.0), (int, float)):
-        return "block_ffn_dim_multiplier"
     for key in LISTS.split(" "):
         if not (config.get(key) is None or isinstance(config.get(key), (list, tuple))):
             return key
@@ -303,25 +302,16 @@ def unlike(kind: str, config: dict[str, Any]) -> str | None:
         every = config["num_hidden_layers"] // config.get("interleave_moe_layer_step", 1)
         if len(config["moe_layers"]) != every:
             return "moe_layers"
-    if kind in ["qwen3_moe", "qwen3_next", "qwen3_5_moe"]:
-        if config.get("decoder_sparse_step", 1) != 1:
-            return "decoder_sparse_step"
-        if len(config.get("mlp_only_layers") or []) > 0:
-            return "mlp_only_layers"
-    if kind == "opt":
-        for key in ["enable_bias", "layer_norm_elementwise_affine"]:
-            if not config.get(key, True):
-                return key
-        if config.get("word_embed_proj_dim", config["hidden_size"]) != config["hidden_size"]:
-            return "word_embed_proj_dim"
-    if kind == "ernie4_5_moe":
-        if config.get("moe_layer_interval", 1) != 1:
-            return "moe_layer_interval"
-        last = config.get("moe_layer_end_index", -1)
-        if last not in [-1, config["num_hidden_layers"] - 1]:
-            return "moe_layer_end_index"
-    if kind == "minimax_m2" and not config.get("use_qk_norm", True):
-        return "use_qk_norm"
+    only: dict[str, Any] = ONLY.get(kind, {})
+    for key in only:
+        if config.get(key, only[key]) != only[key]:
+            return key
+    width = config.get("hidden_size")
+    if kind == "opt" and config.get("word_embed_proj_dim", width) != width:
+        return "word_embed_proj_dim"
+    last = config["num_hidden_layers"] - 1 if kind == "ernie4_5_moe" else -1
+    if config.get("moe_layer_end_index", -1) not in [-1, last]:
+        return "moe_layer_end_index"
     for one in config.get("layer_types") or []:
         if one not in LAYERS.get(kind, LAYERS["all"]):
             return "layer_types"
@@ -360,19 +350,19 @@ def layers_of(kind: str, config: dict[str, Any], layers: int, pattern: str) -> d
         bare = every - sparse - dense if every + sparse + dense == layers else -1
         return {"all": every, "states": keeps, "sparse": sparse, "bare": bare}
     if kind.startswith("jamba"):
-        found = {}
-        for name in ["attn", "expert"]:
-            period, first = config[name + "_layer_period"], config[name + "_layer_offset"]
-            found[name] = len([i for i in range(layers) if i % period == first % period])
-        keeps = layers - found["attn"]
-        return {"all": layers, "states": keeps, "sparse": found["expert"], "bare": 0}
+        met = []
+        for of in ["attn_layer_", "expert_layer_"]:
+            period, first = config[of + "period"], config[of + "offset"]
+            met.append(len([i for i in range(layers) if i % period == first % period]))
+        return {"all": layers, "states": layers - met[0], "sparse": met[1], "bare": 0}
     types = config.get("layer_types")
     keeps = layers - layers // config.get("full_attention_interval", 4)
-    if config.get("full_attn_idxs") is not None:
-        keeps = layers - len(config["full_attn_idxs"])
+    if kind.startswith("lfm2"):
+        keeps = layers - len(config.get("full_attn_idxs") or range(layers))
     if types is not None:
         keeps = len([one for one in types if one in ["linear_attention", "mamba", "conv"]])
-    return {"all": layers, "states": keeps, "sparse": layers, "bare": 0}
+    bare = -1 if kind.startswith("nemotron_h") else 0
+    return {"all": layers, "states": keeps, "sparse": layers, "bare": bare}
 
 
 def recurrent_of(kind: str, config: dict[str, Any], many: int) -> Any:
@@ -385,11 +375,8 @@ def recurrent_of(kind: str, config: dict[str, Any], many: int) -> Any:
     width, common, keys, rank = config["hidden_size"], 0, 0, 0
     if kind in ["lfm2", "lfm2_moe"]:  # a convolution between two gates, of its last tokens
         heads, inner, inputs, state, update = width, width, 3 * width, 0, 0
-        tail = size[0] * width
-        own = tail
-    elif kind.startswith(
-        "jamba"
-    ):  # Mamba, arXiv:2312.00752: each inner number is a head of its own
+        tail = own = size[0] * width
+    elif kind.startswith("jamba"):  # the first Mamba, arXiv:2312.00752: as many heads as numbers
         inner, keys, rank = size[2] * width, 2 * size[0], size[3]
         if rank == "auto":
             rank = (width + 15) // 16
@@ -411,18 +398,10 @@ def recurrent_of(kind: str, config: dict[str, Any], many: int) -> Any:
         update = 7 if delta else 5
         if delta:
             heads, common = groups, 0
-    found = {
-        "layers": many,
-        "heads": heads,
-        "inputs": inputs,
-        "common": common,
-        "inner": inner,
-        "state": state,
-        "tail": tail,
-        "update": update,
-        "keys": keys,
-        "rank": rank,
-    }
+    sizes_of = [many, heads, inputs, common, inner, state, tail, update, keys, rank]
+    found: dict[str, int] = {}
+    for i in range(len(RECURRENT)):
+        found[RECURRENT[i]] = sizes_of[i]
     return [found, many * own]
 
 
@@ -436,9 +415,8 @@ def windowed_of(kind: str, config: dict[str, Any], layers: int) -> int:
         return len([one for one in turned if one]) if len(turned) > 0 else layers - layers // 4
     if kind in ["gpt_oss", "gemma2"]:
         return (layers + 1) // 2
-    every: int = 4 if kind in ["olmo3", "exaone4"] else 6
-    every = config.get("sliding_window_pattern", every)
-    return layers - layers // every
+    usual = 4 if kind in ["olmo3", "exaone4"] else 6
+    return int(layers - layers // config.get("sliding_window_pattern", usual))
 
 
 def window_of(kind: str, config: dict[str, Any]) -> Any:
