@@ -237,6 +237,45 @@ def test_parameters_are_those_of_transformers_own_class(kind, config):
     assert from_config({"model_type": kind, **config}).parameters == count
 
 
+@pytest.mark.parametrize(("kind", "config"), TINY, ids=[kind for kind, _ in TINY])
+def test_matrices_norms_and_tables_hold_all_parameters(kind, config):
+    """Two countings of a model, one by its parts and one by what it multiplies by."""
+    one, fm = from_config({"model_type": kind, **config}), llm.formats()
+    assert llm.weight_bytes(one, fm) == 2 * one.parameters
+    read = llm.streamed_bytes(one, 10**6, fm)  # of which all experts are met
+    unread = (one.vocab + one.positions) * one.width * (one.head == "own")
+    assert read + 2 * (unread + sum(one.other.values())) == pytest.approx(
+        2 * one.parameters - 2 * one.positions * one.width * (one.head == "tied"), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "jamba", **JAMBA, "attn_layer_offset": None},
+        {"model_type": "jamba", **JAMBA, "mamba_dt_rank": "some"},
+        {"model_type": "nemotron_h", **PATTERN, "hybrid_override_pattern": "ME*"},
+        {"model_type": "nemotron_h", **PATTERN, "hybrid_override_pattern": "MEM*EX"},
+        {
+            "model_type": "granitemoehybrid",
+            **HYBRID,
+            "num_local_experts": 0,
+            "mamba_d_head": "auto",
+        },
+        {"model_type": "minimax_m2", **ROUTED, "head_dim": 16, "use_qk_norm": False},
+        {"model_type": "qwen3_vl", "text_config": S, "vision_config": {**OTHER_EYES, "depth": 0}},
+        {"model_type": "ernie4_5_moe", **ERNIE, "moe_layer_interval": 2},
+        {"model_type": "qwen3_moe", **ROUTED, "mlp_only_layers": [1]},
+    ],
+    ids=lambda config: config["model_type"],
+)
+def test_what_such_layers_lack_is_named(config):
+    found = sizes(config)
+    assert found["refused"] in ("key", "value")
+    inside = {**config, **config.get("text_config", {})}
+    assert found["name"] in inside
+
+
 @pytest.mark.parametrize(
     ("key", "config"),
     [
