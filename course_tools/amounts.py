@@ -44,7 +44,7 @@ def amount(said: str, unit: str) -> float:
     if named not in ("", *known):
         ways = ", ".join(filter(None, known)) or "none"
         raise CourseError(f"{said!r} must be in {ways}, or a number alone (got {found[2]!r})")
-    return value * known.get(named, 1.0)
+    return float(value * known.get(named, 1.0))
 
 
 def _plain(number: str) -> float:
