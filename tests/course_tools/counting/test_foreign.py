@@ -217,7 +217,6 @@ TINY = [
     ("hunyuan_v1_dense", {**S, "head_dim": 16, "attention_bias": True}),
     ("ernie4_5", {**S, "head_dim": 16}),
     ("ernie4_5_moe", ERNIE),
-    ("glm4_moe_lite", {**DEEP, "mlp_layer_types": ["dense", "sparse", "sparse"]}),
 ]
 """Every architecture that is read, with every switch that adds parameters."""
 
