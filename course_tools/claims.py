@@ -23,6 +23,7 @@ from course_lib.specs import Accelerator, Transformer, chip_of_device, chips, lo
 from course_lib.specs.catalog import accelerator
 from course_lib.workloads import llm
 from course_lib.workloads.precision import FormatOptions, recipe_of
+from course_tools.amounts import EACH, amount
 from course_tools.counting import ask, named
 from course_tools.counting.sources import Named
 from course_tools.files import DATA, read_rows
@@ -51,6 +52,9 @@ SPEEDS = load_toml(DATA / "claims.toml", dict[str, tuple[str, bool]])
 Amount = float | None
 # What columns say of a speed that is none of a claim's fields, in the order of `_say_directly`.
 _BESIDE = ("per_user", "per_chip", "guesses", "speculation", "prefix_caching")
+_TEXTS = {"model", "chip", "collective", "link", "weights", "cache", "compute", "format"}
+# Units of numbers that are no speed.
+_UNITS = {"bytes": "B", "clock": "MHz", "per_user": "1/s", "per_chip": "1/s"}
 _NO = ("none", "", "0", "0.0", "false", "no", "off", "n/a", "-")
 
 
@@ -486,7 +490,9 @@ def claimed(row: Any, chip: str = "") -> Claimed:
         meant = names.get(name, {"field": name, "times": "1"})
         field = meant["field"]
         if field in (*Claimed.__struct_fields__, *_BESIDE) and cell not in ("", None):
-            value = _number(cell, float(meant["times"]))
+            value = _number(cell, field, float(meant["times"]))
+            if field == "tokens_per_second" and re.search(EACH, str(cell), re.I):
+                field = "per_user" if "user" in str(cell).lower() else "per_chip"
             # Chips in all, and those of a replica: the larger number refuses less.
             both = field == "tp" and isinstance(value, int) and isinstance(found.get(field), int)
             found[field] = max(found[field], value) if both else found.get(field, value)
@@ -522,14 +528,19 @@ def _say_directly(found: dict[str, Any]) -> None:
         raise CourseError("prompts were found in a cache, and no roof is known of that")
 
 
-def _number(cell: Any, times: float) -> Any:
-    """A cell as a number, of 1,234.5 or 40 %; other text as it stands."""
-    value = cell
+def _number(cell: Any, field: str, times: float) -> Any:
+    """A cell as a number, of 1,234.5, 40 % or 2.3k tok/s; other text as it stands."""
+    value, unit = cell, SPEEDS[field][0] if field in SPEEDS else _UNITS.get(field, "number")
+    if field in _TEXTS:
+        return cell
     if isinstance(cell, str):
         try:
-            value = float(cell.strip(" %").replace(",", "")) * (0.01 if "%" in cell else 1.0)
-        except ValueError:
+            bare = re.sub(EACH, "", cell.strip(), flags=re.I)
+            value = amount(bare, unit)
+        except CourseError:
             return cell
+        if re.search(r"[a-zµ%](?<!\de)", bare, re.I):  # it says its unit
+            times = 1.0
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return cell
     value = value * times

@@ -57,6 +57,7 @@ MAY_ASK = {
         "course_lib.core",
         "course_lib.specs",
         "course_lib.workloads",
+        "course_tools.amounts",
         "course_tools.counting",
         "course_tools.measured",
         "course_tools.campaigns.checkup",

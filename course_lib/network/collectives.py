@@ -86,6 +86,10 @@ def fewest_nodes(
     return between_nodes(node, inside, plain(np.maximum(chips // machines, 1.0)))
 
 
+# What people call the link to the host, and the ports between machines.
+_CALLED = {"pcie": "host", "infiniband": "nodes", "ib": "nodes", "roce": "nodes"}
+
+
 def resolve_link(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str = "n") -> Link:
     """One of a chip's `joins` by name, or ``"nodes"`` for as few machines as hold n of it.
 
@@ -97,6 +101,7 @@ def resolve_link(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str 
     on = accelerator(chip)
     node = on.node
     ways = (*on.joins, *(("nodes",) if node is not None and on.links else ()))
+    link = link if link in ways else _CALLED.get(str(link).lower(), link)
     checks.known("link", link, ways, f"of {on.key}")
     if link == "nodes":
         return fewest_nodes(node, next(iter(on.links.values())), n, name=name)

@@ -22,6 +22,7 @@ class Experts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     dense_layers: int = 0  # leading layers that keep an ordinary MLP
     dense_ffn: int | None = None  # its hidden size
     router_bias: bool = False  # for each expert
+    latent: int = 0  # numbers of a token that routed experts work on; 0 where all of them
 
 
 class Latent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -39,12 +40,16 @@ class Recurrent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     layers: int
     heads: int  # that chips can share
-    inputs: int  # numbers that its first products make of a token
+    inputs: int  # numbers that its first product makes of a token
     common: int = 0  # and those of them that each chip needs
     inner: int  # numbers that its last product takes in
     state: int  # numbers of a sequence's state, in single precision
     tail: int  # numbers of its last tokens, that a short convolution takes in
     update: int  # FLOP of a token for each number of the state
+    # In Mamba's first version, keys and queries, and the rank of steps, that a product makes of its
+    # inner numbers; another makes a step for each of these.
+    keys: int = 0
+    rank: int = 0
 
 
 class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -80,6 +85,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     published: Figure  # the count to compare `parameters` with
     positions: int = 0  # rows of a learned position table
     block_norms: int = 2
+    bare: int = 0  # layers without an MLP and its norm; of those with dense MLPs in a mixture
     final_norm: bool = True
     embedding_norm: bool = False
     biases: tuple[Literal["qkv", "out", "mlp"], ...] = ()
@@ -100,12 +106,17 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def parts(self) -> dict[str, int]:
         """Parameters by what they are; `parameters` is their sum."""
         scale = self.width * (2 if self.norm == "layer" else 1)
-        norms = self.block_norms * self.layers + self.final_norm + self.embedding_norm
+        norms = norms_of(self)
         normed = {"": 0, "head": 2, "all": self.heads + self.kv_heads}[self.qk_norm]
-        products = one.layers * (one.inputs + one.inner) if (one := self.recurrent) else 0
+        products = inner = 0
+        if one := self.recurrent:
+            products = one.layers * (one.inputs + one.inner)
+            inner = one.layers * one.inner * (one.keys + 2 * one.rank)
         return {
             "embedding": (self.vocab + self.positions) * self.width,
-            "attention": attending(self) * self.attention_parameters + self.width * products,
+            "attention": attending(self) * self.attention_parameters
+            + self.width * products
+            + inner,
             "mlp": self._mlp_layers,
             "norms": norms * scale + attending(self) * normed * self.head_dim,
             "head": self.vocab * self.width if self.head == "own" else 0,
@@ -123,7 +134,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         if not (e := self.experts):
             return self.parameters
         idle = (e.count - e.active) * (self.layers - e.dense_layers)
-        return self.parameters - idle * self._mlp(self.ffn)
+        return self.parameters - idle * self._mlp(self.ffn, e.latent or self.width)
 
     @property
     def attention_parameters(self) -> int:
@@ -143,16 +154,18 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     @property
     def _mlp_layers(self) -> int:
         if not self.experts:
-            return self.layers * self._mlp(self.ffn)
+            return (self.layers - self.bare) * self._mlp(self.ffn, self.width)
         e = self.experts
         router = self.width * e.count + (e.count if e.router_bias else 0)
-        sparse = (e.count + e.shared) * self._mlp(self.ffn) + router
-        dense = e.dense_layers * self._mlp(e.dense_ffn or self.ffn)
+        routed = e.count * self._mlp(self.ffn, e.latent or self.width)
+        shared = e.shared * self._mlp(self.ffn, self.width) + 2 * self.width * e.latent
+        sparse = routed + shared + router
+        dense = (e.dense_layers - self.bare) * self._mlp(e.dense_ffn or self.ffn, self.width)
         return dense + (self.layers - e.dense_layers) * sparse
 
-    def _mlp(self, hidden: int) -> int:
-        biases = (hidden * (1 + self.gated) + self.width) * ("mlp" in self.biases)
-        return self.width * hidden * (3 if self.gated else 2) + biases
+    def _mlp(self, hidden: int, width: int) -> int:
+        biases = (hidden * (1 + self.gated) + width) * ("mlp" in self.biases)
+        return width * hidden * (3 if self.gated else 2) + biases
 
     def extended(self, context: int) -> "Transformer":
         """The same model asked for longer contexts; a learned position table grows with them."""
@@ -163,10 +176,10 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def check_sizes(self) -> None:
         """Raise where a size is not one that a model can have."""
         _sizes("", self, "layers width heads kv_heads head_dim ffn vocab context", 1)
-        _sizes("", self, "positions windowed window block_norms", 0)
+        _sizes("", self, "positions windowed window block_norms bare", 0)
         if self.recurrent:
-            names = "layers heads inputs inner state tail update"
-            _sizes("recurrent.", self.recurrent, names, 1)
+            _sizes("recurrent.", self.recurrent, "layers heads inputs inner tail", 1)
+            _sizes("recurrent.", self.recurrent, "state update keys rank", 0)
         if self.windowed > attending(self) or bool(self.windowed) != bool(self.window):
             raise CourseError(
                 f"windowed must be layers of {attending(self)} that look at a window of 1 token or "
@@ -181,7 +194,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             _sizes("latent.", self.latent, "q_rank", 0)
         if e := self.experts:
             _sizes("experts.", e, "count active", 1)
-            _sizes("experts.", e, "shared dense_layers", 0)
+            _sizes("experts.", e, "shared dense_layers latent", 0)
             if e.active > e.count:
                 raise CourseError(
                     f"experts.active must lie between 1 and {e.count} (got {e.active})"
@@ -193,6 +206,12 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
                 )
             if e.dense_ffn is not None:
                 count("experts.dense_ffn", e.dense_ffn)
+
+
+def norms_of(model: Any) -> int:
+    """Norms as wide as the model: of its layers, the last, and the embedding's."""
+    blocks = model.block_norms * model.layers - model.bare
+    return int(blocks + model.final_norm + model.embedding_norm)
 
 
 def attending(model: Any) -> int:

@@ -14,7 +14,7 @@ from course_lib.core.dtypes import itemsize
 from course_lib.ops.attention_kernels import attention_work, pairs, pairs_in_chunks, pairs_in_window
 from course_lib.ops.vector import embedding_work, norm_work
 from course_lib.specs import Transformer
-from course_lib.specs.configurations import attending
+from course_lib.specs.configurations import attending, norms_of
 from course_lib.workloads.precision import Formats, picked
 from course_lib.workloads.weights import (
     active_copies,
@@ -111,7 +111,7 @@ def _spread_experts(
 def shared_sums(model: Any, tokens: Any, fm: Any, tp: int) -> Work:
     """The two all-reduces of each layer as work of one chip, as pages evaluate it."""
     # Tensor parallelism adds up after attention and after the MLP [shoeybi2019, figure 3].
-    times, elements = 2 * model.layers, tokens * model.width
+    times, elements = 2 * model.layers - model.bare, tokens * model.width
     x = itemsize(fm.x)
     moved, shape = times * (2 * elements * x), (elements * x, tp)
     return Work(times * elements, moved, "fp32", "vector", times, shape, "collective")
@@ -126,17 +126,17 @@ def exchanged(model: Any, tokens: Any, fm: Any, tp: int, ep: int) -> Work:
     """
     own, every, visited = model.experts.count // ep, model.experts.count, model.experts.active
     times = 2 * (model.layers - model.experts.dense_layers)
+    wide = model.experts.latent or model.width
     # All of a token's experts are elsewhere: hypergeometric.
     met = 1 - comb(every - own, visited) / comb(every, visited)
-    moved = tokens * met * (ep - tp) / (ep - 1) * model.width * itemsize(fm.x)
+    moved = tokens * met * (ep - tp) / (ep - 1) * wide * itemsize(fm.x)
     shape = (moved, ep, every)
     return Work(0.0 * moved, times * 2 * moved, "fp32", "vector", times, shape, "exchange")
 
 
 def _norms(model: Any, tokens: Any, x: float, tp: Any) -> dict[str, Work]:
     n, at = model.layers, model.latent
-    count = model.block_norms * n + model.final_norm + model.embedding_norm
-    found = {"blocks": norm_work(tokens, model.width, model.norm, x, x, count)}
+    found = {"blocks": norm_work(tokens, model.width, model.norm, x, x, norms_of(model))}
     if model.qk_norm != "":
         for name, heads in {"q": model.heads // tp, "k": kv_heads(model, tp)}.items():
             each = heads if model.qk_norm == "head" else 1  # norms of a token, or one of all heads

@@ -18,7 +18,7 @@ from course_lib.core.checks import CourseError, Numbers, plain, shown, unfit
 from course_lib.core.dtypes import itemsize
 from course_lib.ops.products import product
 from course_lib.specs import Transformer
-from course_lib.specs.configurations import attending
+from course_lib.specs.configurations import attending, norms_of
 from course_lib.workloads.precision import Formats, picked
 
 
@@ -248,14 +248,19 @@ def matrices(model: Transformer, *, tp: int = 1, absorbed: bool = True) -> list[
     found = _projections(model, chips, decoding)
     e = model.experts
     if e is None:
-        found.extend(_mlp(model, model.ffn // chips, "mlp", "", model.layers, 1, False))
+        found.extend(
+            _mlp(model, model.ffn // chips, "mlp", "", model.layers - model.bare, 1, False)
+        )
     else:
         layers = model.layers - e.dense_layers
-        if e.dense_layers > 0:
+        if e.dense_layers > model.bare:
             hidden = (e.dense_ffn or model.ffn) // chips
-            found.extend(_mlp(model, hidden, "mlp", "", e.dense_layers, 1, False))
+            found.extend(_mlp(model, hidden, "mlp", "", e.dense_layers - model.bare, 1, False))
         found.append(Matrix("experts", "router", model.width, e.count, layers, bias=e.router_bias))
         own = model.ffn // chips
+        if e.latent > 0:  # each chip brings its part of all results back, and adds it up there
+            found.append(Matrix("experts", "latent_in", model.width, e.latent, layers))
+            found.append(Matrix("experts", "latent_out", e.latent, model.width, layers))
         found.extend(_mlp(model, own, "experts", "", layers, e.count, True))
         if e.shared > 0:
             found.extend(_mlp(model, own, "experts", "shared_", layers, e.shared, False))
@@ -282,6 +287,10 @@ def _projections(model: Any, tp: int, absorbed: bool) -> list[Matrix]:
             made = keeps.common + (keeps.inputs - keeps.common) // tp
             all_.append(Matrix(part, "state_in", d, made, keeps.layers))
             all_.append(Matrix(part, "state_out", keeps.inner // tp, d, keeps.layers))
+            if keeps.rank > 0:
+                both, own, rank = keeps.keys + keeps.rank, keeps.inner // tp, keeps.rank
+                all_.append(Matrix(part, "state_keys", own, both, keeps.layers))
+                all_.append(Matrix(part, "state_steps", rank, own, keeps.layers))
         return all_
     # DeepSeek-V2, arXiv:2405.04434, 2.1 and appendix C.
     q = heads * (at.nope + at.rope)
@@ -305,7 +314,9 @@ def _mlp(
     model: Any, hidden: int, part: str, name: str, layers: int, copies: int, routed: bool
 ) -> list[Matrix]:
     """The matrices of an MLP, or of so many copies of it."""
-    bias, d, visits = "mlp" in model.biases, model.width, model.experts.active if routed else copies
+    bias, d, visits = "mlp" in model.biases, model.width, copies
+    if routed:
+        d, visits = model.experts.latent or d, model.experts.active
     mark = name + "gate-up"
     up = Matrix(part, name + "up", d, hidden, layers, copies, visits, routed, bias, mark)
     down = Matrix(part, name + "down", hidden, d, layers, copies, visits, routed, bias)
@@ -316,7 +327,7 @@ def norm_parameters(model: Transformer) -> int:
     """Parameters of all norms."""
     require(model)
     arrays, at = 2 if model.norm == "layer" else 1, model.latent
-    norms = model.block_norms * model.layers + model.final_norm + model.embedding_norm
+    norms = norms_of(model)
     normed = {"": 0, "head": 2, "all": model.heads + model.kv_heads}[model.qk_norm]
     found = norms * model.width * arrays + attending(model) * normed * model.head_dim
     return found if at is None else found + model.layers * (at.q_rank + at.kv_rank)
@@ -428,7 +439,7 @@ def activation_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: 
     widest = 0
     for one in matrices(model, tp=tp):
         if one.part != "head" and not one.name.endswith("out") and not one.name.endswith("down"):
-            key = one.name if one.name == "state_in" else one.part  # layers of another kind
+            key = one.name if one.name.startswith("state") else one.part  # layers of another kind
             results[key] = results.get(key, 0) + one.visits * one.outputs
             widest = max(widest, results[key])
     return checks.whole("tokens", tokens) * ((2 * model.width + widest) * itemsize(fm.x))

@@ -16,9 +16,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from typer import Argument, Exit, Option, Typer
+from typer import Argument, BadParameter, Exit, Option, Typer
 
 from course_lib import CourseError
+from course_lib.core.checks import unfit
+from course_tools.amounts import amount
 from course_tools.counting import Named
 from course_tools.counting import named as model_named
 from course_book import t
@@ -50,10 +52,29 @@ def command(app: Typer, name: str | None = None) -> Callable[[F], F]:
             elif one.default is one.empty:
                 info = Argument()
             info.help = info.help or said[one.name]
+            numbers = [] if get_origin(of) is list else {int, float} & {of, *get_args(of)}
+            if info.min is None and numbers:
+                info.parser = _reading(one.name, *numbers)
             function.__annotations__[one.name] = Annotated[of, info]
         return app.command(name)(function)
 
     return made
+
+
+def _reading(option: str, kind: type) -> Callable[[Any], Any]:
+    """What reads a number with or without its unit, as people write it."""
+    unit = SAID["units"].get(option, "whole" if kind is int else "number")
+
+    def read(value: Any) -> Any:
+        try:
+            found = amount(str(value), unit)
+            if kind is int and not found.is_integer():
+                raise unfit("it", "be a whole number", value)
+        except CourseError as error:
+            raise BadParameter(str(error)) from error
+        return kind(found)
+
+    return read
 
 
 class _Console(Console):
@@ -94,6 +115,8 @@ def misused(error: Any) -> str:
         which = "command" if "command" in what else "argument"
         word = re.search(r"(?<=')[^']+|(?<= \().*(?=\))", error.message)
         return f"{which} {word[0] if word else what!r} is not known: {see}"
+    if isinstance(error.__cause__, CourseError):
+        return f"{name} {error.message}"
     if not what:
         return f"{name} must be given: {see}"
     if what.startswith("Input should"):

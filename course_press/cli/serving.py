@@ -12,6 +12,7 @@ from course_lib import CourseError, specs
 from course_lib.specs import Accelerator
 from course_lib.specs.rental import quotes
 from course_tools import serve
+from course_tools.amounts import amount
 from course_tools.counting import told as told_formats
 from course_tools.serve.fleet import Service
 from course_book import n, t
@@ -163,8 +164,8 @@ def _limits(given: str | None) -> dict[str, float]:
     for part in given.split(",") if given else ():
         name, _, value = part.partition("=")
         try:
-            found[name.strip()] = float(value)
-        except ValueError:
+            found[name.strip()] = amount(value, "s")
+        except CourseError:
             said = f"--slo must be name=seconds, as ttft=0.5,tpot=0.05 (got {part!r})"
             raise CourseError(said) from None
     return found

@@ -27,6 +27,9 @@ _DESCRIBED = (
     "their neighbors",
 )
 _EVEN = "uneven routing: tokens are taken to choose their experts evenly"
+_SENSES = (
+    "pictures and sound: the pass is over text; weights of what sees or hears count as memory only"
+)
 _DRAWS = "what reads the text and paints, all between products, and how many passes there are"
 _APART = "fusion into products: what passes between a product and its neighbors goes through memory"
 
@@ -259,7 +262,8 @@ def _described(
         fused = _saved(plain, joined, one.layers)
     return Costs(
         name=named.name,
-        architecture=f"{one.kind} of {one.layers} layers",
+        # A layer with attention or a state only, or an MLP only, is one in files that have such.
+        architecture=f"{one.kind} of {one.layers * (2 if one.bare else 1) - one.bare} layers",
         traced=False,
         parameters=one.parameters,
         active=one.active_parameters,
@@ -274,7 +278,13 @@ def _described(
         crossover=crossover,
         fused=fused,
         missing=missing,
-        not_modelled=(*_DESCRIBED, *((_EVEN,) if one.experts else ()), *reserved, *_NEVER),
+        not_modelled=(
+            *_DESCRIBED,
+            *((_EVEN,) if one.experts else ()),
+            *((_SENSES,) if {"vision", "senses"} & one.other.keys() else ()),
+            *reserved,
+            *_NEVER,
+        ),
     )
 
 
@@ -394,7 +404,7 @@ def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[
         "the code that auto_map names: transformers' own architecture is counted": "auto_map"
         in config,
         "attention as one kernel: this architecture writes its scores out, masked ones too": scores,
-        "pictures and sound: the pass is over text": others and built.kind == "decoder",
+        _SENSES: others and built.kind == "decoder",
         "a cache: the module runs once over what it is given": built.kind == "module",
         _DRAWS: config.get("model_type") == "flux",
     }

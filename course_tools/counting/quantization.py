@@ -19,14 +19,18 @@ DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp3
 # matrix of a `Transformer` is; and architectures that call these otherwise.
 ALGORITHMS, PLACES, OTHERWISE = (CALLED[name] for name in ("algorithms", "places", "otherwise"))
 # Under which keys a configuration lists what stays as it was.
+# Letters of a pattern of layers, by what stands there.
+OF = {"state": "M", "attention": "*", "experts": "E", "shared": "E", "mlp": "-"}
 IGNORED = "ignore modules_to_not_convert ignored_layers exclude_modules llm_int8_skip_modules"
 
 
-def declared(config: dict[str, Any], layers: int, dense: int, tied: bool) -> dict[str, Any]:
+def declared(
+    config: dict[str, Any], layers: int, dense: int, tied: bool, pattern: str
+) -> dict[str, Any]:
     """The formats of a transformer's step, as `Declared` takes them, out of what its file holds.
 
     Of its layers, the first `dense` have no experts; where the output matrix is the embedding
-    (`tied`), recipes leave it alone.
+    (`tied`), recipes leave it alone. `pattern` has a letter for each layer, or is empty.
     """
     said = read(config)
     found = {"x": said["x"], "kv": said["kv"], "by": said["by"], "unread": said["unread"]}
@@ -39,18 +43,22 @@ def declared(config: dict[str, Any], layers: int, dense: int, tied: bool) -> dic
     products: dict[str, str] = {}
     for key in PLACES:
         place = names.get(PLACES[key], PLACES[key])
-        first = dense if key.split(".")[0] in ["experts", "shared"] else 0
-        last = dense if key.startswith("mlp") else layers
+        part = "state" if key.startswith("attention.state") else key.split(".")[0]
+        mixed = part in ["experts", "shared"]
+        first = dense if mixed and pattern == "" else 0
+        last = dense if part == "mlp" and pattern == "" else layers
         last = last if "." in place else first  # what only some architectures have
         met: dict[str, int] = {}
         fastest = said["x"]
         for i in range(first, last):
+            if pattern != "" and pattern[i] != OF[part]:
+                continue
             one = at("model.layers." + str(i) + "." + place, said)
             met[one[0]] = met.get(one[0], 0) + 1
             if one[1] != "" and (fastest == said["x"] or one[1].endswith("4")):
                 fastest = one[1]  # of layers that differ: a bound stays one
-        if last > first:
-            weights[key], products[key] = mixed(met), fastest
+        if len(list(met)) > 0:
+            weights[key], products[key] = in_layers(met), fastest
     head = [said["x"], ""] if tied else at("lm_head", said)
     if dense < layers:
         weights["router"], products["router"] = said["x"], said["x"]
@@ -286,7 +294,9 @@ def patterns(listed: list[Any]) -> dict[str, Any]:
 
 def bare(name: str) -> list[str]:
     """The parts of a module's name, without what only some architectures put before it."""
-    return [one for one in name.split(".") if one not in ["", "model", "language_model"]]
+    return [
+        one for one in name.split(".") if one not in ["", "model", "language_model", "backbone"]
+    ]
 
 
 def matches(name: str, of: dict[str, Any]) -> bool:
@@ -312,7 +322,7 @@ def begins(pattern: str, name: str) -> bool:
         return False
 
 
-def mixed(met: dict[str, int]) -> str:
+def in_layers(met: dict[str, int]) -> str:
     """Formats of so many layers each, as a part of a recipe: ``"bf16*2+fp8*124"``."""
     names = list(met)
     if len(names) == 1:

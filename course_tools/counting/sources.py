@@ -49,8 +49,7 @@ class Named:
         if isinstance(self.model, Transformer):
             return self.model
         found = sizes(self.config) if self.config is not None else {"refused": "other"}
-        about = {"name": found.get("name"), "value": shown(found.get("value"))}
-        said = _SAID[found["refused"] or "beside"].format(**about)
+        said = _refusal(found["refused"] or "beside", found)
         raise CourseError(f"model {self.name!r} must be one that sizes describe here: {said}")
 
     @property
@@ -232,7 +231,7 @@ def from_config(config: Mapping[str, Any], name: str = "") -> Transformer:
     config = _described(config)
     found = _whole(sizes(config))
     if refused := found.pop("refused"):
-        raise CourseError(_SAID[refused].format(name=found["name"], value=shown(found["value"])))
+        raise CourseError(_refusal(refused, found))
     known_as = text("name", name) or config.get("_name_or_path") or config["model_type"]
     none = Figure(value=0.0, unit="1", sources=(), status="derived")
     about = {"name": str(known_as), "vendor": "", "year": 0, "published": none, "configuration": []}
@@ -260,6 +259,14 @@ def _described(config: Mapping[str, Any]) -> dict[str, Any]:
             if is_known(kind):
                 return {**config, "model_type": kind}
     return dict(config)
+
+
+def _refusal(refused: str, found: Mapping[str, Any]) -> str:
+    """Why sizes do not describe a model, and what does."""
+    name, why = found.get("name"), CALLED["reasons"]
+    about = {"name": name, "value": shown(found.get("value"))}
+    about["why"] = why.get(name, why["other"]) if isinstance(name, str) else why["other"]
+    return str(_SAID[refused].format(**about))
 
 
 def _key_of(name: str, config: dict[str, Any]) -> str:

@@ -275,6 +275,7 @@ class LayerSizes:
     kept: tuple[float, ...]  # elements that it leaves for a layer's backward pass, by policy
     last: float  # those of them that only the gradient of the MLP's last matrix needs
     scaled: float  # elements that its norms without a mean take in
+    halves: float  # of an attention and an MLP in each layer, the share that is there
     sent: float  # elements of it that each layer sends to experts on other chips and gets back
 
 
@@ -286,6 +287,7 @@ def layer_sizes(model: Transformer) -> LayerSizes:
     table = float((model.vocab + model.positions) * model.width)
     head = float(model.vocab * model.width) if model.head == "own" else 0.0
     layers = (model.parameters - table - head) / model.layers
+    halves = 1 - model.bare / model.layers / 2
     return LayerSizes(
         layers=model.layers,
         width=model.width,
@@ -305,8 +307,9 @@ def layer_sizes(model: Transformer) -> LayerSizes:
         keys=cache_width(model) * attending(model) / model.layers,
         kept=_kept_elements(model, inner),
         last=_last_inputs(inner) / model.layers,
-        scaled=float(model.width * model.block_norms * (model.norm == "rms")),
-        sent=float(2 * (model.experts.active if model.experts else 0) * model.width),
+        scaled=float(model.width * model.block_norms * halves * (model.norm == "rms")),
+        halves=halves,
+        sent=float(2 * e.active * (e.latent or model.width)) if (e := model.experts) else 0.0,
     )
 
 
@@ -339,6 +342,7 @@ def _kept_elements(model: Transformer, inner: list[Matrix]) -> tuple[float, ...]
     if model.positions == 0:
         rotated = float(model.heads + model.kv_heads) * model.head_dim
     # Both residuals stay; both norms' results and what the activation function made do not.
-    selective = 2 * d + made
+    residuals = 2 * d * (1 - model.bare / n / 2)
+    selective = residuals + made
     activated = hidden * (2 if model.gated else 1)
-    return selective + 2 * d + rotated + activated, selective, d
+    return selective + residuals + rotated + activated, selective, d

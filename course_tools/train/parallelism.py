@@ -84,6 +84,12 @@ class Cluster:
         return phases(collective, size, between_nodes(self.chip.node, own, each), many)
 
 
+# Machines where they are told apart, chips of each, and which.
+_CHIPS = (
+    r"\s*(?:(\d{1,6})\s*(?:nodes?|machines?)?\s*[x×*]\s*)?(\d{1,9})\s*(?:[x×*]\s*|\s)(\S.*?)\s*"
+)
+
+
 def cluster(chips: str | Cluster | Accelerator, number: int | None = None) -> Cluster:
     """Chips that train together: ``"64xh100-sxm"``, or a chip or its key with their number.
 
@@ -96,15 +102,25 @@ def cluster(chips: str | Cluster | Accelerator, number: int | None = None) -> Cl
         return chips
     if not isinstance(chips, str | Accelerator):
         raise unfit("chips", "be text as '64xh100-sxm'", chips)
-    many, which = number, chips
-    if isinstance(chips, str) and (said := re.fullmatch(r"\s*(\d{1,9})\s*x\s*(\S+)\s*", chips)):
+    many, which, said = number, chips, None
+    if isinstance(chips, str) and (said := re.fullmatch(_CHIPS, chips, re.I)):
         if number is not None:
             raise CourseError(f"chips {shown(chips)} has a number: leave number out")
-        many, which = int(said[1]), said[2]
+        many, which = int(said[1] or 1) * int(said[2]), said[3]
+        if re.search(r"[+,]|\band\b", which):
+            raise CourseError(
+                f"chips must be of one kind (got {shown(chips)}): the slowest sets the pace, so "
+                f"ask for as many of that one"
+            )
     if many is None:
-        wrong = "chips must say their number, as '64xh100-sxm'"
+        wrong = "chips must say their number, as '64xh100-sxm' or '2x8xh100-sxm', machines first"
         raise CourseError(f"{wrong} (got {shown(getattr(chips, 'key', chips))})")
     on = accelerator(which)
+    if said and said[1] and on.node is not None and int(said[2]) != on.node.chips:
+        raise CourseError(
+            f"a machine of {on.key} has {on.node.chips} chips in its file (got {int(said[2])}): "
+            f"course new chip begins one of your own"
+        )
     if count("number", many) > 1 and not on.joins:
         wrong = f"{on.key} has no link in its file"
         raise CourseError(f"{wrong}, so that several cannot train together")

@@ -150,7 +150,7 @@ def times(
     inner = [
         # Four gathers and four scatters of a layer's tokens, half of them in the backward pass
         # [korthikanti2022], and two gathers more where all is computed again.
-        send("tensor", "all-gather", tp, 1.0, sent, many * (8.0 + 2.0 * full)),
+        send("tensor", "all-gather", tp, 1.0, sent * found.halves, many * (8.0 + 2.0 * full)),
         # Keys and values of all tokens, gathered in either pass, and their gradients scattered.
         send("context", "all-gather", cp, tp, keys, many * 3.0),
         # Tokens to their experts and back, in either pass.

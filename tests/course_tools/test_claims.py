@@ -363,3 +363,25 @@ def test_a_bus_bandwidth_is_judged_as_the_time_that_it_stands_for():
     assert verify(Claimed(**said, bytes_per_second=900e9)).verdict == "impossible"
     gathered = verify(Claimed(**said | {"collective": "all-gather"}, bytes_per_second=900e9))
     assert gathered.verdict == "impossible"
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "field", "value"),
+    [
+        ("tokens/s", "2.3k tok/s", "tokens_per_second", 2300),
+        ("tok/s", "1,250 tokens/s/GPU", "tokens_per_second", 10_000),
+        ("tok/s", "50 tok/s/user", "ms_per_token", 20),
+        ("ttft_ms", "42 ms", "ttft", 0.042),
+        ("ttft_ms", "42", "ttft", 0.042),
+        ("TTFT", "42 ms TTFT", "ttft", 0.042),
+        ("TPOT ms", "7,5", "ms_per_token", 7.5),
+        ("TFLOPS", "1,350", "flops", 1.35e15),
+        ("TFLOPS", "1.35 PFLOPS", "flops", 1.35e15),
+        ("GB/s", "3,1 TB/s", "bytes_per_second", 3.1e12),
+        ("mfu_percent", "40 %", "mfu", 0.4),
+        ("mfu_percent", "40", "mfu", 0.4),
+    ],
+)
+def test_a_cell_says_its_unit_or_the_column_does(column, cell, field, value):
+    row = {"model": "llama-3-8b", "gpu": "H100 SXM", "num_gpus": "8", column: cell}
+    assert getattr(claimed(row), field) == pytest.approx(value, rel=1e-12)

@@ -72,6 +72,64 @@ HYBRID = {
     "mamba_d_conv": 4,
     "mamba_expand": 2,
 }
+DENSE = {name: size for name, size in NEXT.items() if "expert" not in name}
+OTHER_EYES = {
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "depth": 2,
+    "num_heads": 4,
+    "patch_size": 4,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+    "in_channels": 3,
+    "num_position_embeddings": 16,
+    "out_hidden_size": 64,
+    "deepstack_visual_indexes": [0, 1],
+}
+SHALLOW = {**OTHER_EYES, "deepstack_visual_indexes": []}
+CONVOLVED = {**ROUTED, "conv_L_cache": 3, "num_dense_layers": 1}
+CONVOLVED["layer_types"] = ["conv", "full_attention", "conv"]
+PATTERN = {
+    **S,
+    "num_hidden_layers": 6,
+    "hybrid_override_pattern": "MEM*E-",
+    "layers_block_type": ["mamba", "moe", "mamba", "attention", "moe", "mlp"],
+    "head_dim": 16,
+    "mamba_num_heads": 8,
+    "mamba_head_dim": 16,
+    "ssm_state_size": 12,
+    "conv_kernel": 4,
+    "n_groups": 2,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 48,
+    "moe_shared_expert_intermediate_size": 96,
+    "moe_latent_size": None,
+}
+JAMBA = {
+    **S,
+    "num_hidden_layers": 6,
+    "attn_layer_period": 4,
+    "attn_layer_offset": 1,
+    "expert_layer_period": 2,
+    "expert_layer_offset": 1,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "mamba_d_state": 6,
+    "mamba_d_conv": 4,
+    "mamba_expand": 2,
+    "mamba_dt_rank": 5,
+}
+ERNIE = {
+    **S,
+    "moe_intermediate_size": 48,
+    "moe_num_experts": 8,
+    "moe_k": 2,
+    "moe_num_shared_experts": 2,
+    "moe_layer_start_index": 1,
+    "moe_layer_end_index": 2,
+    "moe_layer_interval": 1,
+}
 CHUNKS = {
     **S,
     "head_dim": 16,
@@ -140,6 +198,25 @@ TINY = [
     ("granitemoehybrid", {**HYBRID, "num_local_experts": 0, "mamba_conv_bias": False}),
     ("llama4_text", {**CHUNKS, "interleave_moe_layer_step": 1}),
     ("llama4_text", {**CHUNKS, "num_hidden_layers": 4, "attention_bias": True}),
+    ("qwen3_5_text", {**DENSE, "full_attention_interval": 2}),
+    ("qwen3_5_moe_text", {**NEXT, "full_attention_interval": 2}),
+    ("qwen3_5", {"text_config": DENSE, "vision_config": SHALLOW}),
+    ("qwen3_vl", {"text_config": {**S, "head_dim": 16}, "vision_config": OTHER_EYES}),
+    ("qwen3_vl_moe", {"text_config": {**ROUTED, "head_dim": 16}, "vision_config": OTHER_EYES}),
+    ("nemotron_h", PATTERN),
+    ("nemotron_h", {**PATTERN, "moe_latent_size": 32, "use_conv_bias": False}),
+    ("jamba", JAMBA),
+    ("jamba", {**JAMBA, "num_experts": 1, "mamba_dt_rank": "auto", "mamba_conv_bias": False}),
+    ("lfm2", {**CONVOLVED, "block_ff_dim": 300, "block_multiple_of": 64}),
+    ("lfm2_moe", CONVOLVED),
+    ("olmo3", {**S, "sliding_window": 16}),
+    ("minimax_m2", {**S, "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    ("ministral3", {**S, "head_dim": 16}),
+    ("gemma2", {**S, "head_dim": 16, "sliding_window": 16}),
+    ("exaone4", {**S, "sliding_window": 16, "sliding_window_pattern": 3}),
+    ("hunyuan_v1_dense", {**S, "head_dim": 16, "attention_bias": True}),
+    ("ernie4_5", {**S, "head_dim": 16}),
+    ("ernie4_5_moe", ERNIE),
 ]
 """Every architecture that is read, with every switch that adds parameters."""
 
@@ -150,12 +227,52 @@ LLAMA = CASES["llama-3-8b"].config
 def test_parameters_are_those_of_transformers_own_class(kind, config):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
+    auto = transformers.AutoModelForCausalLM
+    if "vision_config" in config and kind != "gemma3":
+        auto = transformers.AutoModelForImageTextToText
     with torch.device("meta"):
-        built = transformers.AutoModelForCausalLM.from_config(
-            transformers.CONFIG_MAPPING[kind](**config)
-        )
+        built = auto.from_config(transformers.CONFIG_MAPPING[kind](**config))
     count = sum(one.numel() for one in built.parameters())  # a tied matrix once
     assert from_config({"model_type": kind, **config}).parameters == count
+
+
+@pytest.mark.parametrize(("kind", "config"), TINY, ids=[kind for kind, _ in TINY])
+def test_matrices_norms_and_tables_hold_all_parameters(kind, config):
+    """Two countings of a model, one by its parts and one by what it multiplies by."""
+    one, fm = from_config({"model_type": kind, **config}), llm.formats()
+    assert llm.weight_bytes(one, fm) == 2 * one.parameters
+    read = llm.streamed_bytes(one, 10**6, fm)  # of which all experts are met
+    unread = (one.vocab + one.positions) * one.width * (one.head == "own")
+    assert read + 2 * (unread + sum(one.other.values())) == pytest.approx(
+        2 * one.parameters - 2 * one.positions * one.width * (one.head == "tied"), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "jamba", **JAMBA, "attn_layer_offset": None},
+        {"model_type": "jamba", **JAMBA, "mamba_dt_rank": "some"},
+        {"model_type": "nemotron_h", **PATTERN, "hybrid_override_pattern": "ME*"},
+        {"model_type": "nemotron_h", **PATTERN, "hybrid_override_pattern": "MEM*EX"},
+        {
+            "model_type": "granitemoehybrid",
+            **HYBRID,
+            "num_local_experts": 0,
+            "mamba_d_head": "auto",
+        },
+        {"model_type": "minimax_m2", **ROUTED, "head_dim": 16, "use_qk_norm": False},
+        {"model_type": "qwen3_vl", "text_config": S, "vision_config": {**OTHER_EYES, "depth": 0}},
+        {"model_type": "ernie4_5_moe", **ERNIE, "moe_layer_interval": 2},
+        {"model_type": "qwen3_moe", **ROUTED, "mlp_only_layers": [1]},
+    ],
+    ids=lambda config: config["model_type"],
+)
+def test_what_such_layers_lack_is_named(config):
+    found = sizes(config)
+    assert found["refused"] in ("key", "value")
+    inside = {**config, **config.get("text_config", {})}
+    assert found["name"] in inside
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,29 @@ def pipeline_of(one, layout):
     return next(footprints.by_pipeline(counts.layer_sizes(one), at))[1]
 
 
+@pytest.mark.parametrize(
+    "spelled",
+    ["2x8xh100-sxm", "2 nodes x 8 H100 SXM", "16 x h100-sxm", "16 H100 SXM", "2*8*h100-sxm"],
+)
+def test_machines_are_counted_however_a_cluster_is_spelled(spelled):
+    found = train.cluster(spelled)
+    assert (found.chip.key, found.count, found.machines) == ("h100-sxm", 16, 2)
+
+
+@pytest.mark.parametrize(
+    ("spelled", "said"),
+    [
+        ("4xh100-sxm+4xa100-sxm-80", "one kind"),
+        ("4 h100-sxm and 4 a100-sxm-80", "one kind"),
+        ("2x4xh100-sxm", "has 8 chips in its file"),
+        ("h100-sxm", "must say their number"),
+    ],
+)
+def test_a_cluster_that_is_none_is_refused_by_what_is_wrong(spelled, said):
+    with pytest.raises(CourseError, match=said):
+        train.cluster(spelled)
+
+
 def test_a_layout_says_its_chips_and_sequences_and_is_read_back():
     one = train.layout("dp=4, tp=2,pp=2,mbs=2,acc=3,recompute=full")
     assert (one.chips, one.batch) == (16, 24)
@@ -68,7 +91,7 @@ def test_a_step_asks_for_a_layout_that_divides_the_model(layout, said):
         train.step(LLAMA, ON, layout, 4096)
 
 
-@pytest.mark.parametrize("given", ["h100-sxm", "0xh100-sxm", "8xh200", "8 h100-sxm"])
+@pytest.mark.parametrize("given", ["h100-sxm", "0xh100-sxm", "8xh200", "8-h100-sxm"])
 def test_chips_are_a_number_of_a_chip(given):
     with pytest.raises(CourseError):
         train.cluster(given)
