@@ -175,7 +175,9 @@ class Host:
         launched what comes next, and then it is not waited for.
         """
         queued = launched < open_.start - QUEUED
-        found.unplaced += float((open_.end - open_.start)[queued].sum()) * SECOND
+        idle = open_.end - open_.start
+        found.unplaced += float(idle[queued].sum()) * SECOND
+        found.queued += float(idle[queued & (launched > 0)].sum()) * SECOND
         open_ = Intervals(open_.start[~queued], open_.end[~queued])
         start, end = open_
         length = end - start
