@@ -626,3 +626,14 @@ def test_a_trace_of_rocprof_is_read_by_its_processes(tmp_path):
         put("vector_add(float*, float*)", 7, at + 15_200, 4_000)
     one = found(tmp_path, {"traceEvents": rows})
     assert (one.cause, one.evidence[0].what, one.devices) == ("copies", "CopyHostToDevice", 1)
+
+
+def test_a_host_without_a_row_near_short_gaps_launches_nothing(tmp_path):
+    pen = Pen(shapes=False)
+    pen.launch("my::add", "void add(float*)", 900)
+    for _ in range(80):  # what moves as the host touches it, which no call asks for
+        args = {"device": 0, "stream": 7, "bytes": 65_536}
+        pen.row("gpu_memcpy", "Memcpy HtoD", pen.gpu_free + 90, 10, 0, 7, **args)
+        pen.gpu_free += 100
+    one = found(tmp_path, pen)
+    assert (one.cause, one.evidence[0].what) == ("host-bound", "host (no row)")
