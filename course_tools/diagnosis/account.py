@@ -30,6 +30,8 @@ class Account:
     busy : seconds in which the device computes or copies; a collective alone does not count.
     roof : seconds of rows that are near their bound.
     unplaced : seconds of rows whose bound is not known.
+    queued : seconds without a row while the device had something to do: rows are missing, or a
+        stream waited for what has none.
     nameless : seconds after waits in which the host has no row, more than waiting less would hide.
     lacks : keys of what the trace cannot tell.
     operators : by name: calls, seconds, bound (0 where unknown), FLOPs, bytes, of all devices.
@@ -49,6 +51,7 @@ class Account:
     busy: float = 0.0
     roof: float = 0.0
     unplaced: float = 0.0
+    queued: float = 0.0
     nameless: float = 0.0
     lacks: list[str] = field(default_factory=list)
     operators: dict[str, list[float]] = field(default_factory=dict)

@@ -175,7 +175,9 @@ class Host:
         launched what comes next, and then it is not waited for.
         """
         queued = launched < open_.start - QUEUED
-        found.unplaced += float((open_.end - open_.start)[queued].sum()) * SECOND
+        idle = open_.end - open_.start
+        found.unplaced += float(idle[queued].sum()) * SECOND
+        found.queued += float(idle[queued & (launched > 0)].sum()) * SECOND
         open_ = Intervals(open_.start[~queued], open_.end[~queued])
         start, end = open_
         length = end - start
@@ -192,6 +194,8 @@ class Host:
         loading = self.load.covered(start, end) > 0.3 * length
         busy = (inside > 0.5 * length) & (length <= LONG)
         dispatch = (length <= SHORT) | (launches > 0.5 * length) | busy
+        # A host without a row near a gap launched nothing there: it may touch memory of both.
+        dispatch &= (self.inside.covered(start - QUEUED, end) > 0) | (not self.rows)
         waits = synchronized & ~loading
         # A host that never waits runs ahead, and hides what it does: as long as it waited, no more.
         unnamed = np.where(waits & brief, length - np.maximum(inside, waited), 0.0)

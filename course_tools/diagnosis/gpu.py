@@ -110,7 +110,7 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
     found.when["compute"] = [one.compute for one in every]
     found.when["copies"] = [one.working(one.copy) for one in every]
     found.when["exchange"] = [one.busy for one in every]
-    found.devices, found.unplaced = many, found.unplaced / many
+    found.devices, found.unplaced, found.queued = many, found.unplaced / many, found.queued / many
     found.scale(dict.fromkeys(found.lost, 1 / many))
     found.busy = sum(one.working(one.copy).total for one in every) * SECOND / many
     found.window, found.roof = max(found.window / many, found.busy), found.roof / many
@@ -138,12 +138,16 @@ def _kernels(found: Account, device: OnDevice, chip: Accelerator | None, units: 
     # Kernels that run side by side share the time that they take.
     seconds = rows.dur[mine] * SECOND
     seconds = seconds * (device.compute.total * SECOND / float(seconds.sum() or 1.0))
+    # Multiprocessors that a kernel leaves are not idle where another one runs beside it.
+    together = rows.overlapping(np.concatenate([mine, device.comm]))
+    ends = rows.ts[mine] + rows.dur[mine]
+    alone = 1 - together.covered(rows.ts[mine], ends) / np.maximum(rows.dur[mine], 1e-9)
     launcher = gaps.launchers(rows, mine)
     every = kernels.Candidates(rows, mine, launcher, chip)
     # An operator's work is done once, by all kernels that it launches together: by their time.
-    _, of, together = np.unique(launcher, return_inverse=True, return_counts=True)
+    _, of, many = np.unique(launcher, return_inverse=True, return_counts=True)
     whole = np.bincount(of, weights=seconds)[of]
-    parts = np.where((launcher >= 0) & (together[of] > 1), seconds / np.maximum(whole, 1e-12), 1.0)
+    parts = np.where((launcher >= 0) & (many[of] > 1), seconds / np.maximum(whole, 1e-12), 1.0)
     least = every.bandwidth(seconds / parts.clip(1e-9), 1.0, LEAST_BANDWIDTH, 1e7, 2e13)
     bandwidth = chip.bandwidth if chip and chip.bandwidth else least
     narrow = any(
@@ -164,6 +168,7 @@ def _kernels(found: Account, device: OnDevice, chip: Accelerator | None, units: 
             found.unplaced += total
             continue
         cause, lost, sure = one.loss(times, part, units, bandwidth)
+        lost = lost * alone[members] if cause == "ragged-waves" else lost
         if one.kind in kernels.CHAINED and cause in ("", "ragged-waves"):
             lost, cause, sure = chained[members], "unfused-elementwise", 1.0
             if one.dtype == "fp32" and narrow and one.kind == "elementwise":

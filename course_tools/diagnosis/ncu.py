@@ -5,6 +5,7 @@ Thresholds are those of the rules that NVIDIA ships with Nsight Compute 2025.1 a
 Profiling Guide [nvidia-nsight-compute].
 """
 
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -41,6 +42,8 @@ APART = 0.1
 _TABLE = tomllib.loads((DATA / "nsight" / "counters.toml").read_text(encoding="utf-8"))
 _NAMES: dict[str, list[str]] = _TABLE["names"]
 SECTIONS: dict[str, str] = _TABLE["sections"]
+# Words of a rule that says how far a grid fills the device.
+WAVES = re.compile(r"only ([\d.]+) full waves")
 # What a diagnosis of counters may name.
 CAUSES = (
     *("near-roof", "uncoalesced", "bank-conflicts", "tensor-idle", "tail-wave", "launch-size"),
@@ -128,6 +131,8 @@ def _cells(table: CsvTable, path: Path) -> Iterator[tuple[tuple[str, ...], str, 
         whose = tuple(row[i] if 0 <= i < len(row) else "" for i in at)
         if metric >= 0:
             yield whose, row[metric].lower(), row[unit], row[value]
+            if 0 <= rule < len(row) and (said := WAVES.search(" ".join(row[rule:]))):
+                yield whose, "waves per sm", "", said[1]  # where no section has it
             if 0 <= rule < len(row) and row[rule + 1 : rule + 2] in (["OPT"], ["WRN"]):
                 hoped = row[gain] if 0 <= gain < len(row) else ""
                 yield whose, f"rule {row[rule].lower()}", "%", hoped or str(100 * WORTH)

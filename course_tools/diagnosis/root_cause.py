@@ -34,6 +34,8 @@ LITTLE = 0.2
 OUTWEIGHS = 2.5
 # s: a call whose bound is shorter is small, whatever it takes: no kernel is over as soon.
 SMALL = 1e-6
+# Part of an idle loss that as much time beside a full queue makes doubtful.
+MISSING = 0.5
 # Operators that are listed.
 TOP = 10
 # Confidence of what is asked, not said: below a half; and of an exchange of which some ranks show,
@@ -350,6 +352,8 @@ def _root_cause(found: Account, window: float) -> tuple[list[tuple[str, float]],
     sure *= min(0.6 + 0.8 * max(2 * most / loss - 1, 0.0), 1.0)
     # One rank does not show the others; nor operators alone whether they only launch on a device.
     alone = "cpu" in found.lacks or (cause == "load-imbalance" and found.devices == 1)
+    # Where much is idle beside a full queue, rows are missing, and of the rest who knows.
+    alone |= cause in WHOLES[0] and found.queued > MISSING * loss
     asked = unsure or roof > OUTWEIGHS * share or alone
     most = ASKED if asked else PARTLY if cause in WHOLES[1] and "ranks" in found.lacks else 1.0
     return ranked, cause, min(sure, most)

@@ -44,6 +44,8 @@ _CATEGORIES = {
 LASTING = 50.0
 # Threads in which JAX has rows of a device: streams of a GPU, operators of a TPU.
 _XLA_ROWS = re.compile(r"stream|XLA Ops$", re.I)
+# Processes of `rocprof --hip-trace`.
+_ROCPROF = {"CPU HIP API": "hip_runtime", "COPY": "memcpy", "GPU": "kernel"}
 _ASIDE = ("user_annotation", "python_function", "overhead", "trace", "ac2g")
 _COLUMNS = {"ts": "d", "dur": "d", "kind": "B", "lane": "H", "type": "I", "ext": "q", "corr": "q"}
 # Kinds of operators whose work hangs on arguments that are no tensors.
@@ -183,6 +185,13 @@ class Rows(NamedTuple):
         """When at least one of these rows runs."""
         return union(self.ts[which], self.dur[which])
 
+    def overlapping(self, which: Places) -> Intervals:
+        """When at least two of these rows run."""
+        order = which[np.argsort(self.ts[which], kind="stable")]
+        start, end = self.ts[order], self.ts[order] + self.dur[order]
+        before = np.concatenate([start[:1], np.maximum.accumulate(end)[:-1]])
+        return union(start, np.maximum(np.minimum(end, before) - start, 0.0))
+
     def joined(self, places: Places, by: Numbers, kind: int) -> Numbers:
         """The row of a kind that has the same number as each of these rows; -1 for none."""
         mine = np.flatnonzero((self.kind == kind) & (by > 0))
@@ -278,7 +287,7 @@ class OncePass:
 
     def _take(self, event: Event) -> None:
         name = str(event.name or "")
-        category = str(event.cat or "").lower() or self._of_xla(event, name)
+        category = str(event.cat or "").lower() or self._uncategorized(event, name)
         self.seen[category] += 1
         start, lasted = _number(event.ts), _number(event.dur)
         if category == "python_function" and (lasted or 0.0) < LASTING:
@@ -310,8 +319,10 @@ class OncePass:
         for column, value in zip(self.columns.values(), row, strict=True):
             column.append(value)
 
-    def _of_xla(self, event: Event, name: str) -> str:
-        """The category of a row of JAX, which writes none: by its process, its thread, its name."""
+    def _uncategorized(self, event: Event, name: str) -> str:
+        """The category of a row of JAX or rocprof, which write none: by its process, its thread,
+        its name.
+        """
         process = self.named.get((str(event.pid), ""), "")
         thread = self.named.get((str(event.pid), str(event.tid)), "")
         found, low = "", name.lower()
@@ -320,7 +331,7 @@ class OncePass:
         elif process.startswith("/host:"):
             found = "cuda_runtime" if names.call(name) else "operator" * low.startswith("pj")
         self.head |= {"source": "jax"} if found else {}
-        return found
+        return found or _ROCPROF.get(process.rstrip("0123456789"), "")
 
     def _lane(self, event: Event, args: Args, kind: int) -> int:
         lane = (str(event.pid), str(event.tid))
@@ -328,6 +339,8 @@ class OncePass:
             device = "" if args.device is None else f":{args.device}"
             stream = event.tid if args.stream is None else args.stream
             lane = (f"{event.pid}{device}", str(stream))
+            if args.rocprof_device is not None:  # its copies and kernels are of two processes
+                lane = (str(args.rocprof_device), f"{event.pid}:{args.rocprof_stream}")
         return self.lanes.setdefault(lane, min(len(self.lanes), 65535))
 
     def _type(self, kind: int, name: str, args: Args) -> int:

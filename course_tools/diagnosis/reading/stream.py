@@ -53,6 +53,8 @@ class Args(msgspec.Struct):
     name: Any = None
     device: Any = None
     stream: Any = None
+    rocprof_device: Any = msgspec.field(default=None, name="dev-id")
+    rocprof_stream: Any = msgspec.field(default=None, name="stream-id")
     dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
     dims_lower: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input dims")
     types: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input type")

@@ -570,3 +570,70 @@ def test_each_call_that_fills_a_gap_has_its_own_time(tmp_path):
     said = {one.what: one.seconds for one in found(tmp_path, pen.trace()).evidence}
     for name, lasts in took.items():
         assert said[name] == pytest.approx(lasts * 1e-6, rel=0.02)
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_kernel_of_few_blocks_wastes_nothing_while_another_fills_the_rest(tmp_path, beside):
+    pen = Pen(shapes=False)
+    for _ in range(40):
+        pen.launch("my::few", "void few_blocks(float*)", 900, grid=(20, 1, 1))
+        row = pen.rows[-1]
+        if beside:
+            args = row["args"] | {"stream": 9, "grid": [528, 1, 1], "correlation": -1}
+            pen.rows.append(row | {"name": GEMM, "tid": 9, "args": args})
+    one = found(tmp_path, pen)
+    assert (one.cause == "ragged-waves") is not beside
+    assert not beside or dict(one.alternatives).get("ragged-waves", 0.0) < 0.05
+
+
+@pytest.mark.parametrize("inner", ["internode::dispatch<false, 8>", "intranode::combine<8>"])
+def test_an_exchange_of_experts_is_a_collective_whatever_its_library(inner):
+    for room in ("deep_ep", "other::ep"):
+        assert names.kernel(f"void {room}::{inner}(int4*, float*)")[0] == "collective"
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+def test_idle_time_beside_a_full_queue_is_not_surely_the_hosts(tmp_path, dropped):
+    pen = Pen()
+    for _ in range(30):
+        for _ in range(6):
+            product(pen)
+        pen.host = max(pen.host, pen.gpu_free) + 2_000.0  # the device runs dry for a while
+    if dropped:  # a sample keeps the first rows of each stretch and the last
+        rows = [row for row in pen.rows if row["cat"] == "kernel"]
+        gone = {id(row) for i, row in enumerate(rows) if i % 6 in (2, 3, 4)}
+        pen.rows = [row for row in pen.rows if id(row) not in gone]
+    one = found(tmp_path, pen)
+    assert one.cause in IDLE
+    assert (one.confidence < 0.5) is dropped
+
+
+def test_a_trace_of_rocprof_is_read_by_its_processes(tmp_path):
+    rows = [
+        {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+        for pid, name in ((2, "CPU HIP API"), (1, "COPY"), (6, "GPU0"), (7, "GPU1"))
+    ]
+
+    def put(name, pid, at, dur, **args):
+        args |= {"dev-id": "4", "stream-id": str(pid)} if pid != 2 else {}
+        row = {"ph": "X", "name": name, "pid": str(pid), "tid": "1", "args": args}
+        rows.append(row | {"ts": str(at), "dur": str(dur)})
+
+    for at in range(0, 200_000, 20_000):
+        put("hipMemcpy", 2, at, 15_000)
+        put("CopyHostToDevice", 1, at + 500, 14_000)
+        put("hipLaunchKernel", 2, at + 15_100, 8)
+        put("vector_add(float*, float*)", 7, at + 15_200, 4_000)
+    one = found(tmp_path, {"traceEvents": rows})
+    assert (one.cause, one.evidence[0].what, one.devices) == ("copies", "CopyHostToDevice", 1)
+
+
+def test_a_host_without_a_row_near_short_gaps_launches_nothing(tmp_path):
+    pen = Pen(shapes=False)
+    pen.launch("my::add", "void add(float*)", 900)
+    for _ in range(80):  # what moves as the host touches it, which no call asks for
+        args = {"device": 0, "stream": 7, "bytes": 65_536}
+        pen.row("gpu_memcpy", "Memcpy HtoD", pen.gpu_free + 90, 10, 0, 7, **args)
+        pen.gpu_free += 100
+    one = found(tmp_path, pen)
+    assert (one.cause, one.evidence[0].what) == ("host-bound", "host (no row)")

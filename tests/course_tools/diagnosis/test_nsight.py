@@ -308,6 +308,18 @@ def test_counters_show_their_cause(cause, name, metrics, rules, tmp_path):
     assert cause in ("unknown", "near-roof") or one.evidence
 
 
+@pytest.mark.parametrize(
+    ("said", "cause"), [("0.7", "launch-size"), ("7.0", "occupancy-registers")]
+)
+def test_a_rule_says_how_many_waves_where_no_section_does(said, cause, tmp_path):
+    kernel = ("k", SLOW | OCCUPANCY | limits("Registers"))
+    text = details(kernel, rules=[("SOLBottleneck", "")])
+    assert 'it says ""so""' in text
+    said = f"too small, resulting in only {said} full waves across all SMs"
+    (one,) = judged(tmp_path, text.replace('it says ""so""', said))
+    assert one.cause == cause
+
+
 def test_every_cause_of_counters_is_tried():
     assert {cause for cause, *_ in CASES} == set(CAUSES)
 
