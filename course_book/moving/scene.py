@@ -1,6 +1,7 @@
 """Scenes: shapes whose places and colours change from step to step, each step with a sentence."""
 
 import hashlib
+from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -304,13 +305,14 @@ class Moving(Shown):
     def changes(self, choice: str, *, narrow: bool = False) -> list[tuple[int, str, list[Any]]]:
         """The place of each shape that moves or differs by choice, an attribute, and its values."""
         found = []
-        drawn = [scenes[narrow] for scenes in self.scenes.values()]
+        drawn = [scenes[narrow].shapes for scenes in self.scenes.values()]
         steps = range(len(self.scenes[choice][narrow].says))
         for place, shape in enumerate(self.scenes[choice][narrow].shapes):
-            for name in shape.tracks:
+            for name, track in shape.tracks.items():
                 # What any choice changes is said by all: each begins where another has left off.
-                if len({v for one in drawn for v in one.shapes[place].tracks[name].values()}) > 1:
-                    values = [shape.at(name, step) for step in steps]
+                if any(v != track[0] for one in drawn for v in one[place].tracks[name].values()):
+                    since = sorted(track)
+                    values = [track[since[bisect(since, step) - 1]] for step in steps]
                     kept = values if len(set(values)) > 1 else values[:1]
                     found.append((place, _SVG.get(name, name), kept))
         return found

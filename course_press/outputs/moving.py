@@ -52,11 +52,12 @@ def payload(shown: Moving) -> dict[str, Any]:
 def _sizes(shown: Moving, choice: str) -> dict[str, Any]:
     """What changes on a page, on a phone, and in the same way on both."""
     wide, narrow = (_sparse(shown.changes(choice, narrow=narrow)) for narrow in (False, True))
-    both = [change for change in wide if change in narrow]
+    there = {one[:2]: one for one in narrow}
+    both = {one[:2]: one for one in wide if there.get(one[:2]) == one}
     return {
-        "both": both,
-        "wide": [change for change in wide if change not in both],
-        "narrow": [change for change in narrow if change not in both],
+        "both": list(both.values()),
+        "wide": [change for change in wide if change[:2] not in both],
+        "narrow": [change for change in narrow if change[:2] not in both],
     }
 
 

@@ -44,6 +44,8 @@ FORM = 1
 # Seconds of computing after which pandoc is taken to hang; a page takes it less than one. A busy
 # machine may let so many times as many pass.
 TIMEOUT, BUSY = 120, 20
+# Only a page that cites takes the time that it takes to read how.
+_CITATION = re.compile(r"@(?!\{?(?:fig|tbl|lst|eq|sec)-)[\w{*]")
 _REFERENCE = re.compile(r"@\{?((?:fig|tbl|lst|eq|sec)-[\w-]+)")
 # What pandoc writes, in these very letters: a page is not parsed for it.
 XREF = re.compile(r'<a href="#([^"]+)" class="xref">')
@@ -340,7 +342,7 @@ def run_pandoc(
             "--wrap=none",
             "--section-divs",
             *(f"--lua-filter={ASSETS / name}" for name in (*SHARED[to == "html5"], filter_)),
-            "--citeproc",
+            *(["--citeproc"] if _CITATION.search(text) else []),
             *(f"--bibliography={file}" for file in book.bibliography),
             *([f"--csl={book.csl}"] if book.csl else []),
             f"--metadata=course:{json.dumps(course)}",
