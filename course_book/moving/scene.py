@@ -1,7 +1,6 @@
 """Scenes: shapes whose places and colours change from step to step, each step with a sentence."""
 
 import hashlib
-from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -306,13 +305,13 @@ class Moving(Shown):
         """The place of each shape that moves or differs by choice, an attribute, and its values."""
         found = []
         drawn = [scenes[narrow].shapes for scenes in self.scenes.values()]
-        steps = range(len(self.scenes[choice][narrow].says))
-        for place, shape in enumerate(self.scenes[choice][narrow].shapes):
+        scene = self.scenes[choice][narrow]
+        for place, shape in enumerate(scene.shapes):
             for name, track in shape.tracks.items():
                 # What any choice changes is said by all: each begins where another has left off.
                 if any(v != track[0] for one in drawn for v in one[place].tracks[name].values()):
-                    since = sorted(track)
-                    values = [track[since[bisect(since, step) - 1]] for step in steps]
+                    now = track[0]
+                    values = [now := track.get(step, now) for step in range(len(scene.says))]
                     kept = values if len(set(values)) > 1 else values[:1]
                     found.append((place, _SVG.get(name, name), kept))
         return found

@@ -44,8 +44,6 @@ FORM = 1
 # Seconds of computing after which pandoc is taken to hang; a page takes it less than one. A busy
 # machine may let so many times as many pass.
 TIMEOUT, BUSY = 120, 20
-# Only a page that cites takes the time that it takes to read how.
-_CITATION = re.compile(r"@(?!\{?(?:fig|tbl|lst|eq|sec)-)[\w{*]")
 _REFERENCE = re.compile(r"@\{?((?:fig|tbl|lst|eq|sec)-[\w-]+)")
 # What pandoc writes, in these very letters: a page is not parsed for it.
 XREF = re.compile(r'<a href="#([^"]+)" class="xref">')
@@ -149,8 +147,7 @@ def print_pages(
             for of in wanted.values()
         ]
         printed |= {id(page.chapter): page for of in do_jobs(jobs, say=say) for page in of}
-    ids = ([id(chapter) for chapter in book.chapters] for book in books)
-    return [[printed[one] for one in of if one in printed] for of in ids]
+    return [[printed[id(one)] for one in book.chapters if id(one) in printed] for book in books]
 
 
 def draw_pictures(book: Book, names: Collection[str]) -> dict[str, Picture | None]:
@@ -342,7 +339,8 @@ def run_pandoc(
             "--wrap=none",
             "--section-divs",
             *(f"--lua-filter={ASSETS / name}" for name in (*SHARED[to == "html5"], filter_)),
-            *(["--citeproc"] if _CITATION.search(text) else []),
+            # It takes a while to learn how to cite: not where nothing is cited.
+            *(["--citeproc"] if re.search(r"@(?!\{?(?:fig|tbl|lst|eq|sec)-)[\w{*]", text) else []),
             *(f"--bibliography={file}" for file in book.bibliography),
             *([f"--csl={book.csl}"] if book.csl else []),
             f"--metadata=course:{json.dumps(course)}",
