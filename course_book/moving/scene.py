@@ -304,13 +304,14 @@ class Moving(Shown):
     def changes(self, choice: str, *, narrow: bool = False) -> list[tuple[int, str, list[Any]]]:
         """The place of each shape that moves or differs by choice, an attribute, and its values."""
         found = []
-        drawn = [scenes[narrow] for scenes in self.scenes.values()]
-        steps = range(len(self.scenes[choice][narrow].says))
-        for place, shape in enumerate(self.scenes[choice][narrow].shapes):
-            for name in shape.tracks:
+        drawn = [scenes[narrow].shapes for scenes in self.scenes.values()]
+        scene = self.scenes[choice][narrow]
+        for place, shape in enumerate(scene.shapes):
+            for name, track in shape.tracks.items():
                 # What any choice changes is said by all: each begins where another has left off.
-                if len({v for one in drawn for v in one.shapes[place].tracks[name].values()}) > 1:
-                    values = [shape.at(name, step) for step in steps]
+                if any(v != track[0] for one in drawn for v in one[place].tracks[name].values()):
+                    now = track[0]
+                    values = [now := track.get(step, now) for step in range(len(scene.says))]
                     kept = values if len(set(values)) > 1 else values[:1]
                     found.append((place, _SVG.get(name, name), kept))
         return found

@@ -99,8 +99,8 @@ local function lab_work(chapter) return tonumber(stringify(chapter.meta.work or 
 -- A page as it was written, or nil where it has no title of its own: then it is unnumbered, and for looking things up.
 local function page_at(path) return pandoc.read(((file_text(path) or ""):gsub("{{<", "{{&lt;")), "markdown") end
 local function chapter_at(path)
-  local chapter = page_at(path)
-  return chapter.meta.title and chapter
+  local chapter = (file_text(path) or ""):match("^%-%-%-.-\ntitle:") and page_at(path)
+  return chapter and chapter.meta.title and chapter
 end
 
 local function inlines_of(markdown) return pandoc.utils.blocks_to_inlines(pandoc.read(markdown, "markdown").blocks) end
@@ -384,7 +384,10 @@ local bends = {
 
 local function split(text) return pandoc.List(text:gmatch("%S+")):map(pandoc.text.lower) end
 
--- What may stand for a term: its words, and the short form in parentheses. The longest come first.
+local function first_letter(text) return text:match("^[%z\1-\127\194-\244][\128-\191]*") or "" end
+
+-- What may stand for a term: its words, and the short form in parentheses. The longest come first, by the letter that they
+-- begin with.
 local function forms()
   local meaning, list = {}, pandoc.List {}
   for _, row in ipairs(rows_of("definitions.csv")) do meaning[row.term] = row[lang] end
@@ -400,7 +403,13 @@ local function forms()
     if #a.words ~= #b.words then return #a.words > #b.words end
     return a.term < b.term
   end)
-  return list
+  local by_letter = {}
+  for _, form in ipairs(list) do
+    local letter = first_letter(form.words[1])
+    by_letter[letter] = by_letter[letter] or pandoc.List {}
+    by_letter[letter]:insert(form)
+  end
+  return by_letter
 end
 
 local function trimmed(text, bend)
@@ -408,10 +417,11 @@ local function trimmed(text, bend)
 end
 
 -- The forms whose words may begin with this one; where a form has only one, this one is all of it.
-local function beginning_with(text, list, bend)
+local NONE = pandoc.List {}
+local function beginning_with(text, by_letter, bend)
   local given = pandoc.text.lower(text:sub(#text:match("^[%(%[\194\171\191]*") + 1))
   local alone = trimmed(given, bend)
-  return list:filter(function(form)
+  return (by_letter[first_letter(given)] or NONE):filter(function(form)
     local word = form.words[1]
     if #form.words == 1 then return bend(word, alone) end
     return given == word or bend ~= bends.ko and bend(word, given)
@@ -450,18 +460,18 @@ end
 local HOLDS_TEXT = { Emph = true, Strong = true, Quoted = true, Span = true }
 
 local function link_terms(blocks)
-  local list, seen, bend = forms(), {}, bends[lang] or bends.en
+  local by_letter, seen, bend = forms(), {}, bends[lang] or bends.en
   local beginning = {} -- by word: the forms that may begin with it, which a page asks again and again
 
   -- Both give what they got, and whether it has changed: only what has goes back to pandoc, which takes time.
   local function inlines_of(inlines)
-    local done, i, changed = pandoc.List {}, 1, false
+    local done, i, changed = nil, 1, false
     while i <= #inlines do
       local inline, found, last = inlines[i], nil, nil
       local tag = inline.t
       if tag == "Str" then
         local text = inline.text
-        beginning[text] = beginning[text] or beginning_with(text, list, bend)
+        beginning[text] = beginning[text] or beginning_with(text, by_letter, bend)
         for _, form in ipairs(beginning[text]) do
           last = ends_term(form, inlines, i, bend)
           found = last and form
@@ -473,15 +483,16 @@ local function link_terms(blocks)
       end
       if found and not seen[found.term] then
         seen[found.term], changed = true, true
+        done = done or pandoc.List(inlines):filter(function(_, k) return k < i end)
         done:extend(linked(inlines, i, last, found))
         i = last.at + 1
       else
         -- What stands inside a longer term is no use of the shorter one.
-        for k = i, found and last.at or i do done:insert(inlines[k]) end
+        for k = i, done and (found and last.at or i) or 0 do done:insert(inlines[k]) end
         i = (found and last.at or i) + 1
       end
     end
-    return done, changed
+    return done or inlines, changed
   end
 
   local blocks_of

@@ -16,7 +16,7 @@ local function starts_like_a_unit(text)
 end
 
 -- Only what has changed goes back to pandoc, which takes time.
-function Inlines(inlines)
+local function joined(inlines)
   local texts, changed = {}, false
   for i, inline in ipairs(inlines) do
     local tag = inline.t
@@ -35,6 +35,13 @@ function Inlines(inlines)
   return changed and inlines or nil
 end
 
+-- So does asking for each of a text's words: first pandoc says whether it has a digit or a sign.
+local function text_of(block)
+  local text = pandoc.utils.stringify(block)
+  return (text:match("%d") or text:find("×", 1, true)) and block:walk { Inlines = joined } or nil
+end
+Para, Plain, LineBlock, DefinitionList = text_of, text_of, text_of, text_of
+
 local function escaped(text)
   return (text:gsub("&", "&amp;"):gsub('"', "&quot;"):gsub("<", "&lt;"))
 end
@@ -42,7 +49,8 @@ end
 -- The cover includes every language's preface, and Quarto reads them all before it leaves out all but one: an id that
 -- stood in each would be there three times.
 function Header(header)
-  if not header.attributes.anchor then return nil end
+  header = text_of(header) or header
+  if not header.attributes.anchor then return header end
   header.identifier, header.attributes.anchor = header.attributes.anchor, nil
   return header
 end

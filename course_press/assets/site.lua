@@ -134,6 +134,9 @@ end
 
 -- A paragraph with display maths becomes text, equation, text; {#eq-x} after the maths numbers it.
 local function paragraph(para)
+  local displayed = false
+  para:walk { Math = function(math) displayed = displayed or math.mathtype == "DisplayMath" end }
+  if not displayed then return { para } end
   local list, text = pandoc.List {}, pandoc.List {}
   local function flush()
     if #text > 0 then list:insert(pandoc.Para(text)) end

@@ -51,12 +51,12 @@ def payload(shown: Moving) -> dict[str, Any]:
 
 def _sizes(shown: Moving, choice: str) -> dict[str, Any]:
     """What changes on a page, on a phone, and in the same way on both."""
-    wide, narrow = (_sparse(shown.changes(choice, narrow=narrow)) for narrow in (False, True))
-    both = [change for change in wide if change in narrow]
+    sizes = [_sparse(shown.changes(choice, narrow=narrow)) for narrow in (False, True)]
+    wide, narrow = ({change[:2]: change for change in size} for size in sizes)
     return {
-        "both": both,
-        "wide": [change for change in wide if change not in both],
-        "narrow": [change for change in narrow if change not in both],
+        "both": [one for what, one in wide.items() if narrow.get(what) == one],
+        "wide": [one for what, one in wide.items() if narrow.get(what) != one],
+        "narrow": [one for what, one in narrow.items() if wide.get(what) != one],
     }
 
 

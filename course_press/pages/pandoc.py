@@ -147,8 +147,7 @@ def print_pages(
             for of in wanted.values()
         ]
         printed |= {id(page.chapter): page for of in do_jobs(jobs, say=say) for page in of}
-    ids = ([id(chapter) for chapter in book.chapters] for book in books)
-    return [[printed[one] for one in of if one in printed] for of in ids]
+    return [[printed[id(one)] for one in book.chapters if id(one) in printed] for book in books]
 
 
 def draw_pictures(book: Book, names: Collection[str]) -> dict[str, Picture | None]:
@@ -340,7 +339,8 @@ def run_pandoc(
             "--wrap=none",
             "--section-divs",
             *(f"--lua-filter={ASSETS / name}" for name in (*SHARED[to == "html5"], filter_)),
-            "--citeproc",
+            # It takes a while to learn how to cite: not where nothing is cited.
+            *(["--citeproc"] if re.search(r"@(?!\{?(?:fig|tbl|lst|eq|sec)-)[\w{*]", text) else []),
             *(f"--bibliography={file}" for file in book.bibliography),
             *([f"--csl={book.csl}"] if book.csl else []),
             f"--metadata=course:{json.dumps(course)}",
