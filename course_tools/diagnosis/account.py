@@ -31,6 +31,8 @@ class Account:
     roof : seconds of rows that are near their bound.
     unplaced : seconds of rows whose bound is not known.
     nameless : seconds after waits in which the host has no row, more than waiting less would hide.
+    quiet : seconds in which a device does nothing, and no cause is known. These, `busy`, and what
+        `lost` has of idle time and of other ranks are all of `window`.
     lacks : keys of what the trace cannot tell.
     operators : by name: calls, seconds, bound (0 where unknown), FLOPs, bytes, of all devices.
     devices : how many there are.
@@ -39,7 +41,8 @@ class Account:
     cold : whether the host does what every program does once, while the device waits.
     late : whether devices wait for each other more since some host is late than all else it costs.
     kinds : seconds by what kernels do, of all devices; of a CPU, its operators.
-    when : of each device, when it computes, or also copies, or also exchanges; is idle, by cause.
+    when : of each device, all that is accounted for, ``"span"``; when it computes, or also copies,
+        or also exchanges; is idle, by cause.
     """
 
     window: float
@@ -50,6 +53,7 @@ class Account:
     roof: float = 0.0
     unplaced: float = 0.0
     nameless: float = 0.0
+    quiet: float = 0.0
     lacks: list[str] = field(default_factory=list)
     operators: dict[str, list[float]] = field(default_factory=dict)
     devices: int = 1

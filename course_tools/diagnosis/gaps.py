@@ -19,6 +19,7 @@ from course_tools.diagnosis.reading.rows import (
     Numbers,
     Places,
     Rows,
+    union,
 )
 
 # µs that dispatching and launching one kernel may take; the host that is silent for longer does
@@ -56,19 +57,28 @@ def window(rows: Rows) -> tuple[float, float]:
         work = steps
     first, last = float(rows.ts[work].min()), float((rows.ts[work] + rows.dur[work]).max())
     if steps.any():
-        first = max(first, float(rows.ts[steps].min()))
-    return first, max(first, last)
+        first = float(rows.ts[steps].min())
+        last = max(last, float((rows.ts[steps] + rows.dur[steps]).max()))
+    return first, last
+
+
+def accounted(rows: Rows, busy: Intervals, first: float, last: float) -> Intervals:
+    """What is accounted for: what no annotated step holds is nobody's time, unless something runs.
+    """
+    steps = rows.covered(rows.kind == STEP)
+    return steps.joined(busy) if len(steps.start) else union([first], [last - first])
 
 
 def known_idle(rows: Rows, places: Places) -> tuple[float, float]:
     """From when to when a device's idle time is known to be idle: a recording begins while work
-    from before may run, and ends when the host does something else.
+    from before may run, and ends when the host does something else, or its last step.
     """
     start, end = rows.ts[places], rows.ts[places] + rows.dur[places]
     launch = rows.joined(places[:1], rows.corr, CALL)[0]
-    first = float(start[0])
+    steps, first = rows.ts[rows.of(STEP)], float(start[0])
+    last = max(float(end.max()), window(rows)[1]) if len(steps) else float(end.max())
     if launch < 0:
-        return first, float(end.max())
+        return first, last
     does, called = names.call(rows.name(launch)), float(rows.ts[launch])
     # A first launch may take seconds, in which what it needs is loaded; one that waits in a full
     # queue is over long before its kernel begins.
@@ -78,7 +88,12 @@ def known_idle(rows: Rows, places: Places) -> tuple[float, float]:
         asked = (rows.kind == CALL) & rows.which(lambda one: names.call(one.name) == "waits")
         waited = (rows.ts + rows.dur)[asked & (rows.lane == rows.lane[launch])]
         first = min(first, float(np.min(waited[waited <= called], initial=called)))
-    return first, float(end.max())
+        # Work from before a first step does not last longer than that before the other steps.
+        lead = first - float(steps[0]) if len(steps) > 1 else 0.0
+        if lead > 0:
+            others = rows.covered(places).covered(steps[1:], steps[1:] + lead)
+            first = min(first, float(steps[0]) + float(others.max()))
+    return first, last
 
 
 def launches_of(rows: Rows, places: Places, open_: Intervals) -> Floats:
@@ -175,11 +190,14 @@ class Host:
         launched what comes next, and then it is not waited for.
         """
         queued = launched < open_.start - QUEUED
-        found.unplaced += float((open_.end - open_.start)[queued].sum()) * SECOND
+        quiet = float((open_.end - open_.start)[queued].sum()) * SECOND
+        found.unplaced, found.quiet = found.unplaced + quiet, found.quiet + quiet
         open_ = Intervals(open_.start[~queued], open_.end[~queued])
         start, end = open_
         length = end - start
         if not len(start):
+            for cause in WHOLES[0]:
+                found.when.setdefault(cause, []).append(open_)
             return
         waited = self.wait.covered(start, end)
         inside, launches = self.inside.covered(start, end), self.launches.covered(start, end)
@@ -204,19 +222,21 @@ class Host:
         call = self._named(self.waiting, "cudaStreamSynchronize")
         asked = sum(self._all.types[one].name == call for one in self._all.type[self.waiting])
         launcher = self._named(self.launching, "cudaLaunchKernel")
-        held = self._busy_with(open_, host)
+        held, most = self._busy_with(open_, host), np.maximum(np.maximum(sync, host), launch)
+        shown = np.zeros(len(length), bool)
         for cause, lost, what, count, once in (
             ("synchronisation", sync, call, asked, 0.0),
             ("host-bound", host, held[0][0], 0, UNNAMED * (held[0][0] == NO_ROW)),
             ("launch-bound", launch, launcher, 0, 1.0),
         ):
             gone, times = float(lost.sum()) * SECOND, count or int((lost > 0).sum())
-            for name, part in held if cause == "host-bound" else [(what, 1.0)]:
-                found.add(cause, gone * part, name, times)
+            for name, part, rows in held if cause == "host-bound" else [(what, 1.0, times)]:
+                found.add(cause, gone * part, name, rows)
             # Many launches are the cause; one that takes most of it may be what happens once.
             longest = float(lost.max())
             found.doubt[cause] += once * longest * (2 * longest > float(lost.sum())) * SECOND
-            mine = 2 * lost > length
+            mine = (lost >= most) & ~shown
+            shown |= mine
             found.when.setdefault(cause, []).append(Intervals(start[mine], end[mine]))
         # Whether a call that nobody knows waits for the device is a guess.
         guessed = np.minimum(self.asking.covered(start, end), sync)
@@ -236,9 +256,9 @@ class Host:
         """The name that most of some rows have."""
         return self._all.foremost(which, self._all.dur[which] + 1e-6)[0] if which.any() else usual
 
-    def _busy_with(self, open_: Intervals, lost: Floats) -> list[tuple[str, float]]:
-        """What covers most of some gaps, and which part: work that has a name, else an operator or
-        a call, else the innermost function of Python.
+    def _busy_with(self, open_: Intervals, lost: Floats) -> list[tuple[str, float, int]]:
+        """What covers most of some gaps, which part, and in how many rows or gaps: work that has a
+        name, else an operator or a call, else the innermost function of Python.
         """
         gone = Intervals(open_.start[lost > 0], open_.end[lost > 0])
         rows = self._all
@@ -248,26 +268,30 @@ class Host:
                 name, most = rows.foremost(which, shared)
                 if most >= 0.3 * gone.total:
                     self.cold |= bool(shared.max() > COLD and self._cold(which, shared))
-                    return self._parts(gone, shared) if which is self.loading else [(name, 1.0)]
-        return [(innermost(rows, gone), 1.0)]
+                    if which is self.loading:
+                        return self._parts(gone, shared)
+                    return [(name, 1.0, len(gone.start))]
+        return [(innermost(rows, gone), 1.0, len(gone.start))]
 
-    def _parts(self, gone: Intervals, shared: Floats) -> list[tuple[str, float]]:
+    def _parts(self, gone: Intervals, shared: Floats) -> list[tuple[str, float, int]]:
         """Which part of some gaps each work takes that has a name, and what is left of them."""
-        rows = self._all
-        weights = np.bincount(rows.type[self.loading], weights=shared)
+        rows, types = self._all, self._all.type[self.loading]
+        weights, calls = np.bincount(types, weights=shared), np.bincount(types, weights=shared > 0)
         named = float(self.load.covered(gone.start, gone.end).sum())
         within = self.load.joined(self.inside).covered(gone.start, gone.end)
         parts = [
-            (rows.types[int(one)].name, float(weights[one]) / float(weights.sum()) * named)
-            for one in np.flatnonzero(weights > 0)
+            (rows.types[one].name, float(weights[one] / weights.sum()) * named, int(calls[one]))
+            for one in np.flatnonzero(weights > 0).tolist()
         ]
-        parts.append((NO_ROW, gone.total - float(within.sum())))
+        bare = gone.end - gone.start - within
+        parts.append((NO_ROW, float(bare.sum()), int((bare > CLOCK).sum())))
         ops = rows.of(OP)
         if len(ops):
             each = gone.covered(rows.ts[ops], rows.ts[ops] + rows.dur[ops])
-            parts.append((rows.foremost(ops, each)[0], float(within.sum()) - named))
-        whole = sum(part for _, part in parts) or 1.0
-        shares = [(name, part / whole) for name, part in parts if part > 0]
+            name, count = rows.foremost(ops, each)[0], int((each > 0).sum())
+            parts.append((name, float(within.sum()) - named, count))
+        whole = sum(part for _, part, _ in parts) or 1.0
+        shares = [(name, part / whole, count) for name, part, count in parts if part > 0]
         return sorted(shares, key=lambda one: -one[1])
 
     def _cold(self, which: NDArray[np.bool_], shared: Floats) -> bool:

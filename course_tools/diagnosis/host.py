@@ -27,8 +27,8 @@ FASTEST = 1e14, 2e12
 def account(rows: Rows, chip: Accelerator | None) -> Account:
     """Where the time of a trace without a device went."""
     first, last = gaps.window(rows)
-    found = Account((last - first) * SECOND)
     places = rows.of(OP)
+    places = places[rows.ts[places] >= first]
     own = own_times(rows.ts[places], rows.dur[places], rows.lane[places])
     worker = own >= WRAPPER * np.maximum(rows.dur[places], 1e-9)
     every = kernels.Candidates(rows, places, places, chip)
@@ -47,8 +47,8 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
         calling[members] = brief & (work < 0.5 * times)
     # Threads that work side by side share the time that they take.
     busy = rows.covered(places)
-    found.busy = busy.total * SECOND
-    found.when = {key: [busy] for key in ("compute", "copies", "exchange")}
+    span = gaps.accounted(rows, busy, first, last)
+    found = Account(span.total * SECOND, when={"span": [span]})
     seconds = own * min(busy.total / max(float(own.sum()), 1e-9), 1.0) * SECOND
     # Whether numbers of 64 bits are what most operators work on: else they came by a mistake that
     # the conversions show, too.
@@ -61,14 +61,21 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
         found.add("launch-bound", float(seconds[small].sum()), one.name, len(small))
         rest = members[~calling[members]]
         _operator(found, one, seconds[rest], saved[rest], bandwidth, double)
-    _between(found, rows, busy.gaps(first, last), int(calling.sum()) > 0.5 * len(places))
+    # Calling an operator is no work of the device: a CPU is idle that only does that.
+    found.busy = busy.total * SECOND - found.lost["launch-bound"]
+    quick = rows.covered(places[calling & worker])
+    open_ = busy.joined(span.gaps(first, last)).gaps(first, last)
+    computes = open_.joined(quick).joined(span.gaps(first, last)).gaps(first, last)
+    found.when |= {key: [computes] for key in ("compute", "copies", "exchange")}
+    _between(found, rows, open_, quick, int(calling.sum()) > 0.5 * len(places))
     # A rank of several, or a program that calls a device's runtime, has one that does not show.
     spoken = rows.which(lambda one: bool(names.RANKS.search(one.name)))
     calls = np.isin(rows.kind, (RUNTIME, TALK))
     absent = bool(calls.any() or spoken.any() or rows.head.get("deviceProperties"))
     if absent:  # of the device nothing can be said: only what the host did, all of the time
         end = float((rows.ts + rows.dur).max())
-        found = Account((end - float(rows.ts.min())) * SECOND, operators=found.operators)
+        window = (end - float(rows.ts.min())) * SECOND
+        found = Account(window, operators=found.operators, quiet=window)
         for one in np.unique(rows.type[calls]):
             mine = calls & (rows.type == one)
             taken = rows.covered(mine).total * SECOND
@@ -136,18 +143,23 @@ def _operator(
         found.unplaced += rest
 
 
-def _between(found: Account, rows: Rows, open_: Intervals, launching: bool) -> None:
+def _between(
+    found: Account, rows: Rows, open_: Intervals, quick: Intervals, launching: bool
+) -> None:
     """Time outside operators: a little of it is the interpreter's way to the next one."""
     length, loading = open_.end - open_.start, rows.kind == LOAD
     loaded = rows.covered(loading).covered(open_.start, open_.end)
     brief = (length <= BETWEEN) & (loaded < 0.3 * length)
     cause = "launch-bound" if launching else "host-bound"
+    found.when |= {"launch-bound": [quick], "host-bound": [Intervals(open_.start[:0], open_.end[:0])]}
     for mask, of in ((brief, cause), (~brief, "host-bound")):
+        mine = Intervals(open_.start[mask], open_.end[mask])
+        found.when[of] = [found.when[of][0].joined(mine)]
         what = gaps.NO_ROW
         if float(loaded[mask].sum()):
             what, _ = rows.foremost(loading, rows.dur[loading])
         elif mask.any():
-            what = gaps.innermost(rows, Intervals(open_.start[mask], open_.end[mask]))
+            what = gaps.innermost(rows, mine)
         lost = float(length[mask].sum())
         found.add(of, lost * SECOND, what, int(mask.sum()))
         if what == gaps.NO_ROW and lost and (longest := float(length[mask].max())) > 0.5 * lost:
