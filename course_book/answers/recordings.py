@@ -69,6 +69,13 @@ def _sentence(found: Diagnosis) -> str:
     return said if found.cause == "unknown" else f"{said}. {explanation(found)}"
 
 
+def called(what: str) -> str:
+    """What shows a cause, in the reader's language where it is no row's own name."""
+    kind, _, which = what.partition(" ")
+    own = kind not in ("host", "device", "rank") or not which
+    return what if own else t(f"tell-one-{kind}").format(n=which)
+
+
 def basis(found: Diagnosis, key: str, answer: str) -> str:
     """What the answer to a question of the flow rests on; nothing where there is none."""
     if answer == "not-known":

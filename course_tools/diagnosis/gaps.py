@@ -63,8 +63,7 @@ def window(rows: Rows) -> tuple[float, float]:
 
 
 def accounted(rows: Rows, busy: Intervals, first: float, last: float) -> Intervals:
-    """What is accounted for: what no annotated step holds is nobody's time, unless something runs.
-    """
+    """What is accounted for: what no annotated step holds is nobody's, unless something runs."""
     steps = rows.covered(rows.kind == STEP)
     return steps.joined(busy) if len(steps.start) else union([first], [last - first])
 
@@ -101,8 +100,9 @@ def launches_of(rows: Rows, places: Places, open_: Intervals) -> Floats:
     Of a graph, whose rows are launched together, the first row is the one that is waited for.
     """
     order = places[np.argsort(rows.ts[places], kind="stable")]
-    at = np.minimum(np.searchsorted(rows.ts[order], open_.end - 1e-3), len(order) - 1)
-    call = rows.joined(order[at], rows.corr, CALL)
+    next_ = np.searchsorted(rows.ts[order], open_.end - 1e-3)
+    at = np.minimum(next_, len(order) - 1)
+    call = np.where(next_ > at, -1, rows.joined(order[at], rows.corr, CALL))
     inside = (at > 0) & (call >= 0) & (rows.corr[order[at]] == rows.corr[order[at - 1]])
     launched = np.where(call >= 0, rows.ts[call] + rows.dur[call], open_.end)
     return np.asarray(np.where(inside, -np.inf, launched))
@@ -276,20 +276,18 @@ class Host:
     def _parts(self, gone: Intervals, shared: Floats) -> list[tuple[str, float, int]]:
         """Which part of some gaps each work takes that has a name, and what is left of them."""
         rows, types = self._all, self._all.type[self.loading]
-        weights, calls = np.bincount(types, weights=shared), np.bincount(types, weights=shared > 0)
-        named = float(self.load.covered(gone.start, gone.end).sum())
+        named = float(self.load.covered(gone.start, gone.end).sum()) / float(shared.sum())
         within = self.load.joined(self.inside).covered(gone.start, gone.end)
-        parts = [
-            (rows.types[one].name, float(weights[one] / weights.sum()) * named, int(calls[one]))
-            for one in np.flatnonzero(weights > 0).tolist()
-        ]
         bare = gone.end - gone.start - within
-        parts.append((NO_ROW, float(bare.sum()), int((bare > CLOCK).sum())))
+        parts = [(NO_ROW, float(bare.sum()), int((bare > CLOCK).sum()))]
+        for one in np.unique(types[shared > 0]).tolist():
+            mine = shared[(types == one) & (shared > 0)]
+            parts.append((rows.types[one].name, float(mine.sum()) * named, len(mine)))
         ops = rows.of(OP)
         if len(ops):
             each = gone.covered(rows.ts[ops], rows.ts[ops] + rows.dur[ops])
             name, count = rows.foremost(ops, each)[0], int((each > 0).sum())
-            parts.append((name, float(within.sum()) - named, count))
+            parts.append((name, float((within - self.load.covered(*gone)).sum()), count))
         whole = sum(part for _, part, _ in parts) or 1.0
         shares = [(name, part / whole, count) for name, part, count in parts if part > 0]
         return sorted(shares, key=lambda one: -one[1])

@@ -8,7 +8,16 @@ from course_tools.diagnosis.account import SECOND, WRAPPER, Account
 from course_tools.diagnosis.amounts import disagree
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import CALL as RUNTIME
-from course_tools.diagnosis.reading.rows import LOAD, OP, TALK, Floats, Intervals, Rows, own_times
+from course_tools.diagnosis.reading.rows import (
+    LOAD,
+    OP,
+    TALK,
+    Floats,
+    Intervals,
+    Rows,
+    own_times,
+    union,
+)
 
 # µs that calling an operator of torch takes at most, whatever it computes: mostly 1 to 10.
 CALL = 30.0
@@ -82,13 +91,14 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
             found.add("unknown", taken, rows.types[one].name, int(mine.sum()))
         for name, (count, taken, *_) in found.operators.items():
             found.add("unknown", taken, name, int(count))
+    none = rows.head.get("deviceProperties") == []  # Kineto looked for devices, and found none
     found.lack(
         shapes=not any(one.dims for one in rows.types if one.kind == OP),
         chip=chip is None and not absent,
         device=absent,
         ranks=spoken.any(),
         window=rows.kept < 1,
-        cpu=not absent and float(own[computing].sum()) < 0.5 * float(own.sum()),
+        cpu=not absent and not none and float(own[computing].sum()) < 0.5 * float(own.sum()),
     )
     return found
 
@@ -151,7 +161,7 @@ def _between(
     loaded = rows.covered(loading).covered(open_.start, open_.end)
     brief = (length <= BETWEEN) & (loaded < 0.3 * length)
     cause = "launch-bound" if launching else "host-bound"
-    found.when |= {"launch-bound": [quick], "host-bound": [Intervals(open_.start[:0], open_.end[:0])]}
+    found.when |= {"launch-bound": [quick], "host-bound": [union([], [])]}
     for mask, of in ((brief, cause), (~brief, "host-bound")):
         mine = Intervals(open_.start[mask], open_.end[mask])
         found.when[of] = [found.when[of][0].joined(mine)]

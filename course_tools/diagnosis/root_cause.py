@@ -425,8 +425,8 @@ def _advice(found: Account, cause: str, evidence: tuple[Evidence, ...]) -> str:
     what = evidence[0].what if evidence else ""
     if cause == "strided" and names.operator_kind(what) == "product":
         return "misaligned"
-    if cause == "unknown" and not found.lacks:
-        return "spread"
+    if cause == "unknown" and not [one for one in found.lacks if one not in ("chip", "cpu")]:
+        return "operators" if found.lacks else "spread"
     if cause != "host-bound" or not what:
         return cause
     if found.late:

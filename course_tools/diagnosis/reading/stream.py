@@ -293,7 +293,11 @@ class Stream:
         return self._start + self._at
 
     def _cut_or(self, said: str) -> CourseError:
-        return self._cut() if self._peek() == "" else self._error(f"({said})", self._here)
+        return (
+            self._cut()
+            if self._peek() == ""
+            else self._error(f"is no valid JSON ({said})", self._here)
+        )
 
     def _cut(self) -> CourseError:
         return self._error(f"is cut off after {self.count} events")
