@@ -75,10 +75,7 @@ def _show(found: Diagnosis) -> None:
             loss = "idle" if found.cause in WHOLES[0] else "ranks"
             tell(told(f"whole-{loss}", share=n(found.whole, "%")))
     if found.evidence:
-        shown = [
-            (answers.called(e.what), n(e.rows), n(e.seconds, "s"), n(e.share, "%"))
-            for e in found.evidence
-        ]
+        shown = [answers.shown(one) for one in found.evidence]
         time = t("time") if found.cause == "unknown" else told("explained")
         heads = (told("shows"), told("rows"), time, t("share"))
         tell_table(heads, shown, left=1)

@@ -31,8 +31,7 @@ class Account:
     roof : seconds of rows that are near their bound.
     unplaced : seconds of rows whose bound is not known.
     nameless : seconds after waits in which the host has no row, more than waiting less would hide.
-    quiet : seconds in which a device does nothing, and no cause is known. These, `busy`, and what
-        `lost` has of idle time and of other ranks are all of `window`.
+    quiet : the seconds of `window` that are neither `busy` nor `lost` to waiting, of any cause.
     lacks : keys of what the trace cannot tell.
     operators : by name: calls, seconds, bound (0 where unknown), FLOPs, bytes, of all devices.
     devices : how many there are.

@@ -155,9 +155,8 @@ def _on_device(rows: Rows) -> _Recording:
         for of in np.unique(types):
             mine = took[types == of]
             calls.append((rows.types[of].name, len(mine) / len(every), float(mine.sum()) * shared))
-        exchanged = one.working(one.comm).total
-        others["communication"] += (exchanged - one.compute.total) * unit
-        others["copies"] += (one.busy.total - exchanged) * unit
+        others["communication"] += (one.busy.total - one.works.total) * unit
+        others["copies"] += (one.works.total - one.compute.total) * unit
         others["idle"] += one.busy.gaps(first, last).total * unit
     return _Recording(_added(calls).kernels, others, True)
 

@@ -56,28 +56,24 @@ def window(rows: Rows) -> tuple[float, float]:
     if not work.any():
         work = steps
     first, last = float(rows.ts[work].min()), float((rows.ts[work] + rows.dur[work]).max())
-    if steps.any():
-        first = float(rows.ts[steps].min())
-        last = max(last, float((rows.ts[steps] + rows.dur[steps]).max()))
-    return first, last
+    return float(rows.ts[steps].min()) if steps.any() else first, last
 
 
-def accounted(rows: Rows, busy: Intervals, first: float, last: float) -> Intervals:
+def accounted(rows: Rows, busy: Intervals, ends: tuple[float, float], marked: bool) -> Intervals:
     """What is accounted for: what no annotated step holds is nobody's, unless something runs."""
-    steps = rows.covered(rows.kind == STEP)
-    return steps.joined(busy) if len(steps.start) else union([first], [last - first])
+    steps = rows.covered((rows.kind == STEP) & marked)
+    return steps.joined(busy) if len(steps.start) else union(ends[:1], [ends[1] - ends[0]])
 
 
 def known_idle(rows: Rows, places: Places) -> tuple[float, float]:
     """From when to when a device's idle time is known to be idle: a recording begins while work
-    from before may run, and ends when the host does something else, or its last step.
+    from before may run, and ends when the host does something else.
     """
     start, end = rows.ts[places], rows.ts[places] + rows.dur[places]
     launch = rows.joined(places[:1], rows.corr, CALL)[0]
-    steps, first = rows.ts[rows.of(STEP)], float(start[0])
-    last = max(float(end.max()), window(rows)[1]) if len(steps) else float(end.max())
+    first = float(start[0])
     if launch < 0:
-        return first, last
+        return first, float(end.max())
     does, called = names.call(rows.name(launch)), float(rows.ts[launch])
     # A first launch may take seconds, in which what it needs is loaded; one that waits in a full
     # queue is over long before its kernel begins.
@@ -88,11 +84,11 @@ def known_idle(rows: Rows, places: Places) -> tuple[float, float]:
         waited = (rows.ts + rows.dur)[asked & (rows.lane == rows.lane[launch])]
         first = min(first, float(np.min(waited[waited <= called], initial=called)))
         # Work from before a first step does not last longer than that before the other steps.
-        lead = first - float(steps[0]) if len(steps) > 1 else 0.0
-        if lead > 0:
-            others = rows.covered(places).covered(steps[1:], steps[1:] + lead)
-            first = min(first, float(steps[0]) + float(others.max()))
-    return first, last
+        steps = rows.ts[rows.of(STEP)]
+        if len(steps) > 1 and first > steps[0]:
+            busy = rows.covered(places).covered(steps[1:], steps[1:] + (first - steps[0]))
+            first = min(first, float(steps[0] + busy.max()))
+    return first, float(end.max())
 
 
 def launches_of(rows: Rows, places: Places, open_: Intervals) -> Floats:
@@ -223,20 +219,18 @@ class Host:
         asked = sum(self._all.types[one].name == call for one in self._all.type[self.waiting])
         launcher = self._named(self.launching, "cudaLaunchKernel")
         held, most = self._busy_with(open_, host), np.maximum(np.maximum(sync, host), launch)
-        shown = np.zeros(len(length), bool)
         for cause, lost, what, count, once in (
             ("synchronisation", sync, call, asked, 0.0),
             ("host-bound", host, held[0][0], 0, UNNAMED * (held[0][0] == NO_ROW)),
             ("launch-bound", launch, launcher, 0, 1.0),
         ):
             gone, times = float(lost.sum()) * SECOND, count or int((lost > 0).sum())
-            for name, part, rows in held if cause == "host-bound" else [(what, 1.0, times)]:
-                found.add(cause, gone * part, name, rows)
+            for name, part, rows in held if cause == "host-bound" else [(what, 1.0, 0)]:
+                found.add(cause, gone * part, name, rows or times)
             # Many launches are the cause; one that takes most of it may be what happens once.
             longest = float(lost.max())
             found.doubt[cause] += once * longest * (2 * longest > float(lost.sum())) * SECOND
-            mine = (lost >= most) & ~shown
-            shown |= mine
+            mine = lost >= most
             found.when.setdefault(cause, []).append(Intervals(start[mine], end[mine]))
         # Whether a call that nobody knows waits for the device is a guess.
         guessed = np.minimum(self.asking.covered(start, end), sync)
@@ -257,8 +251,8 @@ class Host:
         return self._all.foremost(which, self._all.dur[which] + 1e-6)[0] if which.any() else usual
 
     def _busy_with(self, open_: Intervals, lost: Floats) -> list[tuple[str, float, int]]:
-        """What covers most of some gaps, which part, and in how many rows or gaps: work that has a
-        name, else an operator or a call, else the innermost function of Python.
+        """What covers most of some gaps, which part, and in how many rows or gaps, or 0 for all:
+        work that has a name, else an operator or a call, else the innermost function of Python.
         """
         gone = Intervals(open_.start[lost > 0], open_.end[lost > 0])
         rows = self._all
@@ -268,10 +262,8 @@ class Host:
                 name, most = rows.foremost(which, shared)
                 if most >= 0.3 * gone.total:
                     self.cold |= bool(shared.max() > COLD and self._cold(which, shared))
-                    if which is self.loading:
-                        return self._parts(gone, shared)
-                    return [(name, 1.0, len(gone.start))]
-        return [(innermost(rows, gone), 1.0, len(gone.start))]
+                    return self._parts(gone, shared) if which is self.loading else [(name, 1.0, 0)]
+        return [(innermost(rows, gone), 1.0, 0)]
 
     def _parts(self, gone: Intervals, shared: Floats) -> list[tuple[str, float, int]]:
         """Which part of some gaps each work takes that has a name, and what is left of them."""
@@ -286,8 +278,8 @@ class Host:
         ops = rows.of(OP)
         if len(ops):
             each = gone.covered(rows.ts[ops], rows.ts[ops] + rows.dur[ops])
-            name, count = rows.foremost(ops, each)[0], int((each > 0).sum())
-            parts.append((name, float((within - self.load.covered(*gone)).sum()), count))
+            other = within - self.load.covered(*gone)
+            parts.append((rows.foremost(ops, each)[0], float(other.sum()), int((other > 0).sum())))
         whole = sum(part for _, part, _ in parts) or 1.0
         shares = [(name, part / whole, count) for name, part, count in parts if part > 0]
         return sorted(shares, key=lambda one: -one[1])

@@ -17,11 +17,9 @@ from course_tools.diagnosis.reading.rows import (
     ON_DEVICE,
     OP,
     Floats,
-    Intervals,
     Numbers,
     Places,
     Rows,
-    union,
     whole,
 )
 
@@ -64,10 +62,6 @@ class OnDevice:
         rank = about.get("rank") if isinstance(about, dict) else None
         self.called = f"device {name}" if rank is None else f"rank {rank}"
 
-    def working(self, which: Places) -> Intervals:
-        """When a kernel runs, or one of these rows."""
-        return self.rows.covered(np.concatenate([self.kernel, which]))
-
 
 def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessors: int) -> Account:
     """Where the time of a trace with a GPU went, for each device on average; of several ranks,
@@ -82,20 +76,17 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
         mine = [one for one in mine if one.busy.total >= LEAST_WORK * most]
         host = gaps.Host(rows)
         # Devices that work at times far apart are of machines that have not the same clock.
-        begun = [float(one.busy.start[0]) for one in mine]
-        ended = [float(one.busy.end[-1]) for one in mine]
-        apart = max(begun) - min(ended) > max(np.array(ended) - np.array(begun))
-        first, last = min(one.first for one in mine), max(one.last for one in mine)
-        for i, device in enumerate(mine):
-            span = gaps.accounted(rows, device.busy, first, last)
-            if apart:
-                span = union(begun[i : i + 1], [ended[i] - begun[i]])
+        begun, ended = [one.first for one in mine], [one.last for one in mine]
+        apart = max(begun) - min(ended) > max(one.last - one.first for one in mine)
+        for device in mine:
+            ends = (device.first, device.last) if apart else (min(begun), max(ended))
+            span = gaps.accounted(rows, device.busy, ends, not apart)
+            last = float(span.end[-1])
             _kernels(found, device, chip, multiprocessors)
             _copies(found, device)
             found.window += span.total * SECOND
             found.when.setdefault("span", []).append(span)
-            outside = span.gaps(first, last)
-            idle = device.busy.joined(outside).gaps(device.first, last)
+            idle = device.busy.joined(span.gaps(device.first, last)).gaps(device.first, last)
             found.quiet += (span.total - device.busy.total - idle.total) * SECOND
             launched = gaps.launches_of(rows, device.places, idle)
             host.gaps(found, idle, launched, len(device.places))
@@ -107,11 +98,10 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
     found.when["compute"] = [one.compute for one in every]
     found.when["copies"] = [one.works for one in every]
     found.when["exchange"] = [one.busy for one in every]
-    found.devices, found.unplaced = many, found.unplaced / many
+    found.devices, found.unplaced, found.quiet = many, found.unplaced / many, found.quiet / many
     found.scale(dict.fromkeys(found.lost, 1 / many))
     found.busy = sum(one.works.total for one in every) * SECOND / many
     found.window, found.roof = found.window / many, found.roof / many
-    found.quiet /= many
     _collectives(found, every)
     if many > 1:
         _imbalance(found, every)
@@ -181,8 +171,8 @@ def _kernels(found: Account, device: OnDevice, chip: Accelerator | None, units: 
 def _copies(found: Account, device: OnDevice) -> None:
     """Copies that no kernel hides."""
     rows = device.rows
-    under = device.working(device.comm)
-    exposed = under.joined(rows.covered(device.copy)).total - under.total
+    others = rows.covered(device.places[rows.kind[device.places] != COPY])
+    exposed = device.busy.total - others.total
     total = float(rows.dur[device.copy].sum()) or 1.0
     for one in np.unique(rows.type[device.copy]):
         members, about = device.copy[rows.type[device.copy] == one], rows.types[one]

@@ -8,16 +8,7 @@ from course_tools.diagnosis.account import SECOND, WRAPPER, Account
 from course_tools.diagnosis.amounts import disagree
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import CALL as RUNTIME
-from course_tools.diagnosis.reading.rows import (
-    LOAD,
-    OP,
-    TALK,
-    Floats,
-    Intervals,
-    Rows,
-    own_times,
-    union,
-)
+from course_tools.diagnosis.reading.rows import LOAD, OP, TALK, Floats, Intervals, Rows, own_times
 
 # µs that calling an operator of torch takes at most, whatever it computes: mostly 1 to 10.
 CALL = 30.0
@@ -56,7 +47,8 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
         calling[members] = brief & (work < 0.5 * times)
     # Threads that work side by side share the time that they take.
     busy = rows.covered(places)
-    span = gaps.accounted(rows, busy, first, last)
+    span = gaps.accounted(rows, busy, (first, last), True)
+    last = float(span.end[-1])
     found = Account(span.total * SECOND, when={"span": [span]})
     seconds = own * min(busy.total / max(float(own.sum()), 1e-9), 1.0) * SECOND
     # Whether numbers of 64 bits are what most operators work on: else they came by a mistake that
@@ -72,19 +64,20 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
         _operator(found, one, seconds[rest], saved[rest], bandwidth, double)
     # Calling an operator is no work of the device: a CPU is idle that only does that.
     found.busy = busy.total * SECOND - found.lost["launch-bound"]
-    quick = rows.covered(places[calling & worker])
-    open_ = busy.joined(span.gaps(first, last)).gaps(first, last)
-    computes = open_.joined(quick).joined(span.gaps(first, last)).gaps(first, last)
+    quick, outside = rows.covered(places[calling & worker]), span.gaps(first, last)
+    open_ = busy.joined(outside).gaps(first, last)
+    computes = open_.joined(outside).joined(quick).gaps(first, last)
     found.when |= {key: [computes] for key in ("compute", "copies", "exchange")}
-    _between(found, rows, open_, quick, int(calling.sum()) > 0.5 * len(places))
+    found.when["launch-bound"] = [quick]
+    _between(found, rows, open_, int(calling.sum()) > 0.5 * len(places))
     # A rank of several, or a program that calls a device's runtime, has one that does not show.
     spoken = rows.which(lambda one: bool(names.RANKS.search(one.name)))
     calls = np.isin(rows.kind, (RUNTIME, TALK))
     absent = bool(calls.any() or spoken.any() or rows.head.get("deviceProperties"))
     if absent:  # of the device nothing can be said: only what the host did, all of the time
         end = float((rows.ts + rows.dur).max())
-        window = (end - float(rows.ts.min())) * SECOND
-        found = Account(window, operators=found.operators, quiet=window)
+        found = Account(0.0, operators=found.operators)
+        found.window = found.quiet = (end - float(rows.ts.min())) * SECOND
         for one in np.unique(rows.type[calls]):
             mine = calls & (rows.type == one)
             taken = rows.covered(mine).total * SECOND
@@ -153,18 +146,15 @@ def _operator(
         found.unplaced += rest
 
 
-def _between(
-    found: Account, rows: Rows, open_: Intervals, quick: Intervals, launching: bool
-) -> None:
+def _between(found: Account, rows: Rows, open_: Intervals, launching: bool) -> None:
     """Time outside operators: a little of it is the interpreter's way to the next one."""
     length, loading = open_.end - open_.start, rows.kind == LOAD
     loaded = rows.covered(loading).covered(open_.start, open_.end)
     brief = (length <= BETWEEN) & (loaded < 0.3 * length)
     cause = "launch-bound" if launching else "host-bound"
-    found.when |= {"launch-bound": [quick], "host-bound": [union([], [])]}
     for mask, of in ((brief, cause), (~brief, "host-bound")):
         mine = Intervals(open_.start[mask], open_.end[mask])
-        found.when[of] = [found.when[of][0].joined(mine)]
+        found.when[of] = [one.joined(mine) for one in found.when.get(of, [mine])]
         what = gaps.NO_ROW
         if float(loaded[mask].sum()):
             what, _ = rows.foremost(loading, rows.dur[loading])

@@ -377,12 +377,11 @@ class OncePass:
         kept = int((columns[2] != PYTHON).sum()) / self.counted
         starts, lasted, kinds = columns[:3]
         if (kinds == STEP).any():  # what a device did before the first step is none of it
-            before = np.maximum(float(starts[kinds == STEP].min()) - starts, 0.0)
-            before = np.where(np.isin(kinds, ON_DEVICE), before, 0.0)
-            keep = before <= lasted
-            if (keep & np.isin(kinds, ON_DEVICE)).any():
+            device = np.isin(kinds, ON_DEVICE)
+            before = np.where(device, np.maximum(starts[kinds == STEP].min() - starts, 0.0), 0.0)
+            if (device & (before <= lasted)).any():
                 columns[0], columns[1] = starts + before, lasted - before
-                columns = [column[keep] for column in columns]
+                columns = [column[before <= lasted] for column in columns]
         every: Any = [*columns, list(self.lanes), self.types, self.head, self.seen, kept, self.path]
         return Rows(*every)
 

@@ -149,10 +149,10 @@ class Stream:
         found = False
         while self._next() != "}":
             if self._peek() != '"':
-                raise self._cut_or("a key in double quotes was expected")
+                raise self._cut_or("is no valid JSON (a key in double quotes was expected)")
             key = self._value()
             if self._peek() != ":":
-                raise self._cut_or("a colon was expected")
+                raise self._cut_or("is no valid JSON (a colon was expected)")
             self._at += 1
             if key == "traceEvents" and self._peek() == "[":
                 found = True
@@ -176,7 +176,7 @@ class Stream:
         """The events of a list whose bracket has been read, and its end."""
         while (mark := self._next()) not in ends:
             if mark != "{":
-                raise self._cut_or("an event was expected")
+                raise self._cut_or("is no valid JSON (an event was expected)")
             if piece := self._piece():
                 self.count += len(piece)
                 yield from piece
@@ -293,11 +293,7 @@ class Stream:
         return self._start + self._at
 
     def _cut_or(self, said: str) -> CourseError:
-        return (
-            self._cut()
-            if self._peek() == ""
-            else self._error(f"is no valid JSON ({said})", self._here)
-        )
+        return self._cut() if self._peek() == "" else self._error(said, self._here)
 
     def _cut(self) -> CourseError:
         return self._error(f"is cut off after {self.count} events")
