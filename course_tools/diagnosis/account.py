@@ -31,7 +31,6 @@ class Account:
     roof : seconds of rows that are near their bound.
     unplaced : seconds of rows whose bound is not known.
     nameless : seconds after waits in which the host has no row, more than waiting less would hide.
-    quiet : the seconds of `window` that are neither `busy` nor `lost` to waiting, of any cause.
     lacks : keys of what the trace cannot tell.
     operators : by name: calls, seconds, bound (0 where unknown), FLOPs, bytes, of all devices.
     devices : how many there are.
@@ -52,7 +51,6 @@ class Account:
     roof: float = 0.0
     unplaced: float = 0.0
     nameless: float = 0.0
-    quiet: float = 0.0
     lacks: list[str] = field(default_factory=list)
     operators: dict[str, list[float]] = field(default_factory=dict)
     devices: int = 1

@@ -186,8 +186,7 @@ class Host:
         launched what comes next, and then it is not waited for.
         """
         queued = launched < open_.start - QUEUED
-        quiet = float((open_.end - open_.start)[queued].sum()) * SECOND
-        found.unplaced, found.quiet = found.unplaced + quiet, found.quiet + quiet
+        found.unplaced += float((open_.end - open_.start)[queued].sum()) * SECOND
         open_ = Intervals(open_.start[~queued], open_.end[~queued])
         start, end = open_
         length = end - start

@@ -87,7 +87,6 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
             found.window += span.total * SECOND
             found.when.setdefault("span", []).append(span)
             idle = device.busy.joined(span.gaps(device.first, last)).gaps(device.first, last)
-            found.quiet += (span.total - device.busy.total - idle.total) * SECOND
             launched = gaps.launches_of(rows, device.places, idle)
             host.gaps(found, idle, launched, len(device.places))
         every += mine
@@ -98,7 +97,7 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
     found.when["compute"] = [one.compute for one in every]
     found.when["copies"] = [one.works for one in every]
     found.when["exchange"] = [one.busy for one in every]
-    found.devices, found.unplaced, found.quiet = many, found.unplaced / many, found.quiet / many
+    found.devices, found.unplaced = many, found.unplaced / many
     found.scale(dict.fromkeys(found.lost, 1 / many))
     found.busy = sum(one.works.total for one in every) * SECOND / many
     found.window, found.roof = found.window / many, found.roof / many

@@ -76,8 +76,7 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
     absent = bool(calls.any() or spoken.any() or rows.head.get("deviceProperties"))
     if absent:  # of the device nothing can be said: only what the host did, all of the time
         end = float((rows.ts + rows.dur).max())
-        found = Account(0.0, operators=found.operators)
-        found.window = found.quiet = (end - float(rows.ts.min())) * SECOND
+        found = Account((end - float(rows.ts.min())) * SECOND, operators=found.operators)
         for one in np.unique(rows.type[calls]):
             mine = calls & (rows.type == one)
             taken = rows.covered(mine).total * SECOND
@@ -155,10 +154,9 @@ def _between(found: Account, rows: Rows, open_: Intervals, launching: bool) -> N
     for mask, of in ((brief, cause), (~brief, "host-bound")):
         mine = Intervals(open_.start[mask], open_.end[mask])
         found.when[of] = [one.joined(mine) for one in found.when.get(of, [mine])]
-        what = gaps.NO_ROW
         if float(loaded[mask].sum()):
             what, _ = rows.foremost(loading, rows.dur[loading])
-        elif mask.any():
+        else:
             what = gaps.innermost(rows, mine)
         lost = float(length[mask].sum())
         found.add(of, lost * SECOND, what, int(mask.sum()))

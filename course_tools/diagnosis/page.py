@@ -44,14 +44,16 @@ def dropped(read: Sequence[Rows], known: Sequence[specs.Accelerator]) -> dict[st
     compute, copies, busy = map(share, SHOWN[:3])
     strip = [compute, copies - compute, busy - copies, *map(share, WHOLES[0])]
     host, kernels = gaps.Host(read[0]), read[0].dur[read[0].kind == KERNEL]
+    ends = [*every[0]] if every else [0.0, 0.0]
+    held = (one.covered(ends[0], ends[-1]) for one in (host.inside, host.wait))
+    works, waits = (SECOND * float(one) for one in held)
     return {
         "found": found,
         "lost": where.lost,
         "kinds": sorted(where.kinds.items(), key=lambda one: -one[1]),
         "strip": [one.tolist() for one in strip],
-        "quiet": where.quiet,
         "kernels": (len(kernels), SECOND * float(kernels.sum())),
-        "host": (SECOND * (host.inside.total - host.wait.total), SECOND * host.wait.total),
+        "host": (works - waits, waits),
         **{name: [getattr(one, name) for one in found.operators] for name in OPERATOR},
     }
 

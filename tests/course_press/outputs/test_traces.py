@@ -16,6 +16,7 @@ from course_tools.diagnosis import SEEDED, diagnose, page, seeded
 from course_tools.diagnosis.reading.rows import gather
 from course_book.text import t
 from course_press.outputs import translate
+from tests.conftest import ROOT
 from tests.course_tools.diagnosis import others
 from tests.course_tools.diagnosis.others import MAKERS
 
@@ -177,7 +178,7 @@ def test_a_file_that_is_no_trace_is_refused_by_its_kind(tmp_path):
         if one["why"] not in ("zstd", "nsight"):  # which the command reads
             with pytest.raises(CourseError) as refused:
                 diagnose(file)
-            about = {"file": file.name, "n": one["about"], "message": one["said"]}
+            about = {"file": file.name, "n": one.get("about"), "message": one["said"]}
             said = (
                 t(f"trace-bad-{one['why']}").format(**about)
                 if one["why"] != "said"
@@ -194,3 +195,12 @@ def reason(said):
 def test_the_trees_are_what_the_library_says_now():
     """Whoever changes it writes them anew: `python -m course_press.outputs.translate`."""
     assert translate.DIAGNOSIS.read_text(encoding="utf-8") == translate.trees()
+
+
+def test_the_page_says_how_many_batches_its_schedule_takes():
+    cells = ROOT / "chapters" / "cells" / "your-own-step"
+    snippet, setup = (cells.joinpath(f"{name}.qmd").read_text() for name in ("record", "setup"))
+    scheduled = re.search(r"schedule\(wait=(\d+), warmup=(\d+), active=(\d+), repeat=1\)", snippet)
+    assert (
+        re.search(r"^recorded = (\d+), (\d+), (\d+) ", setup, re.M).groups() == scheduled.groups()
+    )
