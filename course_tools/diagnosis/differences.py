@@ -143,7 +143,6 @@ def _on_device(rows: Rows) -> _Recording:
     """
     first, last = gaps.window(rows)
     places = rows.of(*ON_DEVICE)
-    places = places[rows.ts[places] >= first]
     lanes = np.array([name for name, _ in rows.lanes])[rows.lane[places]]
     every = [gpu.OnDevice(rows, str(one), places[lanes == one]) for one in sorted(set(lanes))]
     calls: list[tuple[str, float, float]] = []

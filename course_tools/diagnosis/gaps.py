@@ -53,8 +53,7 @@ NO_ROW = "host (no row)"
 def window(rows: Rows) -> tuple[float, float]:
     """First and last moment of what was recorded: of the annotated steps, where there are some."""
     steps, work = rows.kind == STEP, ~np.isin(rows.kind, (STEP, TALK, PYTHON))
-    if not work.any():
-        work = steps
+    work = work if work.any() else steps
     first, last = float(rows.ts[work].min()), float((rows.ts[work] + rows.dur[work]).max())
     return float(rows.ts[steps].min()) if steps.any() else first, last
 
@@ -190,10 +189,6 @@ class Host:
         open_ = Intervals(open_.start[~queued], open_.end[~queued])
         start, end = open_
         length = end - start
-        if not len(start):
-            for cause in WHOLES[0]:
-                found.when.setdefault(cause, []).append(open_)
-            return
         waited = self.wait.covered(start, end)
         inside, launches = self.inside.covered(start, end), self.launches.covered(start, end)
         # The device ran dry while the host waited for it: it had nothing else queued.
@@ -227,7 +222,7 @@ class Host:
             for name, part, rows in held if cause == "host-bound" else [(what, 1.0, 0)]:
                 found.add(cause, gone * part, name, rows or times)
             # Many launches are the cause; one that takes most of it may be what happens once.
-            longest = float(lost.max())
+            longest = float(np.max(lost, initial=0.0))
             found.doubt[cause] += once * longest * (2 * longest > float(lost.sum())) * SECOND
             mine = lost >= most
             found.when.setdefault(cause, []).append(Intervals(start[mine], end[mine]))
