@@ -177,12 +177,9 @@ class Stream:
         while (mark := self._next()) not in ends:
             if mark != "{":
                 raise self._cut_or("is no valid JSON (an event was expected)")
-            if piece := self._piece():
-                self.count += len(piece)
-                yield from piece
-            else:
-                self.count += 1
-                yield _event(self._value())
+            piece = self._piece() or [_event(self._value())]
+            self.count += len(piece)
+            yield from piece
         self._at += 1
 
     def _next(self) -> str:
