@@ -39,6 +39,8 @@ _OTHERS = {
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 # What opens or closes something within JSON, a string, or its beginning; and what ends a string.
 _BRACKETS = re.compile(rb'[\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*"|"', re.DOTALL)
+# A number that JSON does not have, behind a key.
+_NO_NUMBER = re.compile(rb'":(?<!\\":)\s*-?(?:NaN|Infinity)(?=\s*[,}])')
 _AFTER = re.compile(rb"[ \t\r\n,\]}]")  # what stands behind a number or a word
 _STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 
@@ -197,7 +199,8 @@ class Stream:
         tail = max(len(self._buffer) - LAST, self._at)
         for end in reversed(list(_BETWEEN.finditer(self._buffer, tail))[-8:]):
             try:
-                found = _EVENTS.decode(b"[" + self._buffer[self._at : end.start() + 1] + b"]")
+                piece = _NO_NUMBER.sub(b'":null', self._buffer[self._at : end.start() + 1])
+                found = _EVENTS.decode(b"[" + piece + b"]")
             except (msgspec.DecodeError, UnicodeDecodeError):
                 continue  # the end of something inside an event, or an event of another kind
             self._at = end.end()
