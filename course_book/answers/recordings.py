@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from course_tools.diagnosis import Diagnosis
+from course_tools.diagnosis import Diagnosis, Evidence
 from course_tools.diagnosis.differences import Comparison
 from course_tools.diagnosis.ncu import KernelCounters
 from course_tools.diagnosis.sums import Total
@@ -67,6 +67,14 @@ def _sure(found: Diagnosis) -> bool:
 def _sentence(found: Diagnosis) -> str:
     said = headline(found)
     return said if found.cause == "unknown" else f"{said}. {explanation(found)}"
+
+
+def shown(one: Evidence) -> tuple[str, str, str, str]:
+    """What shows a cause: in the reader's language where that is no row's own name."""
+    kind, _, which = one.what.partition(" ")
+    own = kind not in ("host", "device", "rank") or not which
+    what = one.what if own else t(f"tell-one-{kind}").format(n=which)
+    return what, n(one.rows), n(one.seconds, "s"), n(one.share, "%")
 
 
 def basis(found: Diagnosis, key: str, answer: str) -> str:

@@ -75,7 +75,7 @@ def _show(found: Diagnosis) -> None:
             loss = "idle" if found.cause in WHOLES[0] else "ranks"
             tell(told(f"whole-{loss}", share=n(found.whole, "%")))
     if found.evidence:
-        shown = [(e.what, n(e.rows), n(e.seconds, "s"), n(e.share, "%")) for e in found.evidence]
+        shown = [answers.shown(one) for one in found.evidence]
         time = t("time") if found.cause == "unknown" else told("explained")
         heads = (told("shows"), told("rows"), time, t("share"))
         tell_table(heads, shown, left=1)
@@ -88,14 +88,12 @@ def _show(found: Diagnosis) -> None:
         line = f"{t(f'flow-{key}')} {t(f'flow-{answer}')}" + (f" ({basis})" if basis else "")
         tell(line, style="dim")
     if not found.path and "device" not in found.cannot_tell:
-        busy = {"question": t("flow-busy"), "busy": n(found.busy, "%")}
-        tell(told("no-answer", **busy), style="dim")
+        tell(told("no-answer", question=t("flow-busy"), busy=n(found.busy, "%")), style="dim")
     if found.operators:
         _show_operators(found)
-        if any(one.small for one in found.operators):
-            tell(told("small"))
-        if any(one.overcounted for one in found.operators):
-            tell(told("overcounted"))
+        for key in ("small", "overcounted"):
+            if any(getattr(one, key) for one in found.operators):
+                tell(told(key))
     others = [f"{cause} {n(share, '%')}" for cause, share in found.alternatives if share >= 0.01]
     if others:
         tell(told("others", causes=", ".join(others)))

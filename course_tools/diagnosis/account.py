@@ -41,7 +41,8 @@ class Account:
     cold : whether the host does what every program does once, while the device waits.
     late : whether devices wait for each other more since some host is late than all else it costs.
     kinds : seconds by what kernels do, of all devices; of a CPU, its operators.
-    when : of each device, when it computes, or also copies, or also exchanges; is idle, by cause.
+    when : of each device, all that is accounted for, ``"span"``; when it computes, or also copies,
+        or also exchanges; is idle, by cause.
     """
 
     window: float

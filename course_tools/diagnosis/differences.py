@@ -143,7 +143,6 @@ def _on_device(rows: Rows) -> _Recording:
     """
     first, last = gaps.window(rows)
     places = rows.of(*ON_DEVICE)
-    places = places[rows.ts[places] >= first]
     lanes = np.array([name for name, _ in rows.lanes])[rows.lane[places]]
     every = [gpu.OnDevice(rows, str(one), places[lanes == one]) for one in sorted(set(lanes))]
     calls: list[tuple[str, float, float]] = []
@@ -155,9 +154,8 @@ def _on_device(rows: Rows) -> _Recording:
         for of in np.unique(types):
             mine = took[types == of]
             calls.append((rows.types[of].name, len(mine) / len(every), float(mine.sum()) * shared))
-        exchanged = one.working(one.comm).total
-        others["communication"] += (exchanged - one.compute.total) * unit
-        others["copies"] += (one.busy.total - exchanged) * unit
+        others["communication"] += (one.busy.total - one.works.total) * unit
+        others["copies"] += (one.works.total - one.compute.total) * unit
         others["idle"] += one.busy.gaps(first, last).total * unit
     return _Recording(_added(calls).kernels, others, True)
 

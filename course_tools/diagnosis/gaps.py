@@ -19,6 +19,7 @@ from course_tools.diagnosis.reading.rows import (
     Numbers,
     Places,
     Rows,
+    union,
 )
 
 # µs that dispatching and launching one kernel may take; the host that is silent for longer does
@@ -52,12 +53,15 @@ NO_ROW = "host (no row)"
 def window(rows: Rows) -> tuple[float, float]:
     """First and last moment of what was recorded: of the annotated steps, where there are some."""
     steps, work = rows.kind == STEP, ~np.isin(rows.kind, (STEP, TALK, PYTHON))
-    if not work.any():
-        work = steps
+    work = work if work.any() else steps
     first, last = float(rows.ts[work].min()), float((rows.ts[work] + rows.dur[work]).max())
-    if steps.any():
-        first = max(first, float(rows.ts[steps].min()))
-    return first, max(first, last)
+    return float(rows.ts[steps].min()) if steps.any() else first, last
+
+
+def accounted(rows: Rows, busy: Intervals, ends: tuple[float, float], marked: bool) -> Intervals:
+    """What is accounted for: what no annotated step holds is nobody's, unless something runs."""
+    steps = rows.covered((rows.kind == STEP) & marked)
+    return steps.joined(busy) if len(steps.start) else union(ends[:1], [ends[1] - ends[0]])
 
 
 def known_idle(rows: Rows, places: Places) -> tuple[float, float]:
@@ -78,6 +82,11 @@ def known_idle(rows: Rows, places: Places) -> tuple[float, float]:
         asked = (rows.kind == CALL) & rows.which(lambda one: names.call(one.name) == "waits")
         waited = (rows.ts + rows.dur)[asked & (rows.lane == rows.lane[launch])]
         first = min(first, float(np.min(waited[waited <= called], initial=called)))
+        # Work from before a first step does not last longer than that before the other steps.
+        steps = rows.ts[rows.of(STEP)]
+        if len(steps) > 1 and first > steps[0]:
+            busy = rows.covered(places).covered(steps[1:], steps[1:] + (first - steps[0]))
+            first = min(first, float(steps[0] + busy.max()))
     return first, float(end.max())
 
 
@@ -86,8 +95,9 @@ def launches_of(rows: Rows, places: Places, open_: Intervals) -> Floats:
     Of a graph, whose rows are launched together, the first row is the one that is waited for.
     """
     order = places[np.argsort(rows.ts[places], kind="stable")]
-    at = np.minimum(np.searchsorted(rows.ts[order], open_.end - 1e-3), len(order) - 1)
-    call = rows.joined(order[at], rows.corr, CALL)
+    next_ = np.searchsorted(rows.ts[order], open_.end - 1e-3)
+    at = np.minimum(next_, len(order) - 1)
+    call = np.where(next_ > at, -1, rows.joined(order[at], rows.corr, CALL))
     inside = (at > 0) & (call >= 0) & (rows.corr[order[at]] == rows.corr[order[at - 1]])
     launched = np.where(call >= 0, rows.ts[call] + rows.dur[call], open_.end)
     return np.asarray(np.where(inside, -np.inf, launched))
@@ -181,8 +191,6 @@ class Host:
         open_ = Intervals(open_.start[~queued], open_.end[~queued])
         start, end = open_
         length = end - start
-        if not len(start):
-            return
         waited = self.wait.covered(start, end)
         inside, launches = self.inside.covered(start, end), self.launches.covered(start, end)
         # The device ran dry while the host waited for it: it had nothing else queued.
@@ -208,19 +216,19 @@ class Host:
         call = self._named(self.waiting, "cudaStreamSynchronize")
         asked = sum(self._all.types[one].name == call for one in self._all.type[self.waiting])
         launcher = self._named(self.launching, "cudaLaunchKernel")
-        held = self._busy_with(open_, host)
+        held, most = self._busy_with(open_, host), np.maximum(np.maximum(sync, host), launch)
         for cause, lost, what, count, once in (
             ("synchronisation", sync, call, asked, 0.0),
             ("host-bound", host, held[0][0], 0, UNNAMED * (held[0][0] == NO_ROW)),
             ("launch-bound", launch, launcher, 0, 1.0),
         ):
             gone, times = float(lost.sum()) * SECOND, count or int((lost > 0).sum())
-            for name, part in held if cause == "host-bound" else [(what, 1.0)]:
-                found.add(cause, gone * part, name, times)
+            for name, part, rows in held if cause == "host-bound" else [(what, 1.0, 0)]:
+                found.add(cause, gone * part, name, rows or times)
             # Many launches are the cause; one that takes most of it may be what happens once.
-            longest = float(lost.max())
+            longest = float(np.max(lost, initial=0.0))
             found.doubt[cause] += once * longest * (2 * longest > float(lost.sum())) * SECOND
-            mine = 2 * lost > length
+            mine = lost >= most
             found.when.setdefault(cause, []).append(Intervals(start[mine], end[mine]))
         # Whether a call that nobody knows waits for the device is a guess.
         guessed = np.minimum(self.asking.covered(start, end), sync)
@@ -240,9 +248,9 @@ class Host:
         """The name that most of some rows have."""
         return self._all.foremost(which, self._all.dur[which] + 1e-6)[0] if which.any() else usual
 
-    def _busy_with(self, open_: Intervals, lost: Floats) -> list[tuple[str, float]]:
-        """What covers most of some gaps, and which part: work that has a name, else an operator or
-        a call, else the innermost function of Python.
+    def _busy_with(self, open_: Intervals, lost: Floats) -> list[tuple[str, float, int]]:
+        """What covers most of some gaps, which part, and in how many rows or gaps, or 0 for all:
+        work that has a name, else an operator or a call, else the innermost function of Python.
         """
         gone = Intervals(open_.start[lost > 0], open_.end[lost > 0])
         rows = self._all
@@ -252,26 +260,26 @@ class Host:
                 name, most = rows.foremost(which, shared)
                 if most >= 0.3 * gone.total:
                     self.cold |= bool(shared.max() > COLD and self._cold(which, shared))
-                    return self._parts(gone, shared) if which is self.loading else [(name, 1.0)]
-        return [(innermost(rows, gone), 1.0)]
+                    return self._parts(gone, shared) if which is self.loading else [(name, 1.0, 0)]
+        return [(innermost(rows, gone), 1.0, 0)]
 
-    def _parts(self, gone: Intervals, shared: Floats) -> list[tuple[str, float]]:
+    def _parts(self, gone: Intervals, shared: Floats) -> list[tuple[str, float, int]]:
         """Which part of some gaps each work takes that has a name, and what is left of them."""
-        rows = self._all
-        weights = np.bincount(rows.type[self.loading], weights=shared)
-        named = float(self.load.covered(gone.start, gone.end).sum())
+        rows, types = self._all, self._all.type[self.loading]
+        named = float(self.load.covered(gone.start, gone.end).sum()) / float(shared.sum())
         within = self.load.joined(self.inside).covered(gone.start, gone.end)
-        parts = [
-            (rows.types[int(one)].name, float(weights[one]) / float(weights.sum()) * named)
-            for one in np.flatnonzero(weights > 0)
-        ]
-        parts.append((NO_ROW, gone.total - float(within.sum())))
+        bare = gone.end - gone.start - within
+        parts = [(NO_ROW, float(bare.sum()), int((bare > CLOCK).sum()))]
+        for one in np.unique(types[shared > 0]).tolist():
+            mine = shared[(types == one) & (shared > 0)]
+            parts.append((rows.types[one].name, float(mine.sum()) * named, len(mine)))
         ops = rows.of(OP)
         if len(ops):
             each = gone.covered(rows.ts[ops], rows.ts[ops] + rows.dur[ops])
-            parts.append((rows.foremost(ops, each)[0], float(within.sum()) - named))
-        whole = sum(part for _, part in parts) or 1.0
-        shares = [(name, part / whole) for name, part in parts if part > 0]
+            other = within - self.load.covered(*gone)
+            parts.append((rows.foremost(ops, each)[0], float(other.sum()), int((other > 0).sum())))
+        whole = sum(part for _, part, _ in parts) or 1.0
+        shares = [(name, part / whole, count) for name, part, count in parts if part > 0]
         return sorted(shares, key=lambda one: -one[1])
 
     def _cold(self, which: NDArray[np.bool_], shared: Floats) -> bool:

@@ -16,9 +16,7 @@ from course_tools.diagnosis.reading.rows import (
     KERNEL,
     ON_DEVICE,
     OP,
-    STEP,
     Floats,
-    Intervals,
     Numbers,
     Places,
     Rows,
@@ -58,19 +56,11 @@ class OnDevice:
         self.kernel = places[(kinds == KERNEL) & ~collective]
         self.busy = rows.covered(places)
         self.compute = rows.covered(self.kernel)
+        self.works = rows.covered(places[~collective])
         self.first, self.last = gaps.known_idle(rows, places)
         about = rows.head.get("distributedInfo")
         rank = about.get("rank") if isinstance(about, dict) else None
         self.called = f"device {name}" if rank is None else f"rank {rank}"
-
-    def working(self, which: Places) -> Intervals:
-        """When a kernel runs, or one of these rows."""
-        return self.rows.covered(np.concatenate([self.kernel, which]))
-
-    def exposed(self, which: Places, over: Intervals) -> float:
-        """How long some of the rows run and none of what they could hide under, µs."""
-        mine = self.rows.covered(which)
-        return mine.total - float(over.covered(mine.start, mine.end).sum())
 
 
 def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessors: int) -> Account:
@@ -89,17 +79,14 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
         begun, ended = [one.first for one in mine], [one.last for one in mine]
         apart = max(begun) - min(ended) > max(one.last - one.first for one in mine)
         for device in mine:
-            first, last = gaps.window(rows)
-            first = max(first, device.first if apart else min(begun))
-            last = max(min(last, device.last if apart else max(ended)), first)
+            ends = (device.first, device.last) if apart else (min(begun), max(ended))
+            span = gaps.accounted(rows, device.busy, ends, not apart)
+            last = float(span.end[-1])
             _kernels(found, device, chip, multiprocessors)
             _copies(found, device)
-            # What no annotated step holds is nobody's time, unless the device works.
-            steps = rows.covered(rows.kind == STEP)
-            outside = steps.gaps(first, last) if len(steps.start) else steps
-            busy = device.busy.joined(outside)
-            found.window += (last - first - busy.total + device.busy.total) * SECOND
-            idle = busy.gaps(max(first, device.first), last)
+            found.window += span.total * SECOND
+            found.when.setdefault("span", []).append(span)
+            idle = device.busy.joined(span.gaps(device.first, last)).gaps(device.first, last)
             launched = gaps.launches_of(rows, device.places, idle)
             host.gaps(found, idle, launched, len(device.places))
         every += mine
@@ -108,12 +95,12 @@ def account(recordings: Sequence[Rows], chip: Accelerator | None, multiprocessor
         found.lack(host=not host.rows, window=rows.kept < 1, device=uncollected)
     many = len(every)
     found.when["compute"] = [one.compute for one in every]
-    found.when["copies"] = [one.working(one.copy) for one in every]
+    found.when["copies"] = [one.works for one in every]
     found.when["exchange"] = [one.busy for one in every]
     found.devices, found.unplaced, found.queued = many, found.unplaced / many, found.queued / many
     found.scale(dict.fromkeys(found.lost, 1 / many))
-    found.busy = sum(one.working(one.copy).total for one in every) * SECOND / many
-    found.window, found.roof = max(found.window / many, found.busy), found.roof / many
+    found.busy = sum(one.works.total for one in every) * SECOND / many
+    found.window, found.roof = found.window / many, found.roof / many
     _collectives(found, every)
     if many > 1:
         _imbalance(found, every)
@@ -188,7 +175,8 @@ def _kernels(found: Account, device: OnDevice, chip: Accelerator | None, units: 
 def _copies(found: Account, device: OnDevice) -> None:
     """Copies that no kernel hides."""
     rows = device.rows
-    exposed = device.exposed(device.copy, device.working(device.comm))
+    others = rows.covered(device.places[rows.kind[device.places] != COPY])
+    exposed = device.busy.total - others.total
     total = float(rows.dur[device.copy].sum()) or 1.0
     for one in np.unique(rows.type[device.copy]):
         members, about = device.copy[rows.type[device.copy] == one], rows.types[one]
@@ -207,7 +195,7 @@ def _collectives(found: Account, every: list[OnDevice]) -> None:
         if not len(device.comm):
             continue
         rows, times = device.rows, device.rows.dur[device.comm]
-        exposed = device.exposed(device.comm, device.compute) * SECOND / len(every)
+        exposed = (device.busy.total - device.works.total) * SECOND / len(every)
         total = float(times.sum()) or 1.0
         # What the host of the last one holds up is not uneven work: the others wait for that host.
         blamed = np.minimum(waited, before) if len(before) else np.zeros(len(waited))

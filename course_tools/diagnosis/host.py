@@ -27,8 +27,8 @@ FASTEST = 1e14, 2e12
 def account(rows: Rows, chip: Accelerator | None) -> Account:
     """Where the time of a trace without a device went."""
     first, last = gaps.window(rows)
-    found = Account((last - first) * SECOND)
     places = rows.of(OP)
+    places = places[rows.ts[places] >= first]
     own = own_times(rows.ts[places], rows.dur[places], rows.lane[places])
     worker = own >= WRAPPER * np.maximum(rows.dur[places], 1e-9)
     every = kernels.Candidates(rows, places, places, chip)
@@ -47,8 +47,9 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
         calling[members] = brief & (work < 0.5 * times)
     # Threads that work side by side share the time that they take.
     busy = rows.covered(places)
-    found.busy = busy.total * SECOND
-    found.when = {key: [busy] for key in ("compute", "copies", "exchange")}
+    span = gaps.accounted(rows, busy, (first, last), True)
+    last = float(span.end[-1])
+    found = Account(span.total * SECOND, when={"span": [span]})
     seconds = own * min(busy.total / max(float(own.sum()), 1e-9), 1.0) * SECOND
     # Whether numbers of 64 bits are what most operators work on: else they came by a mistake that
     # the conversions show, too.
@@ -61,7 +62,14 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
         found.add("launch-bound", float(seconds[small].sum()), one.name, len(small))
         rest = members[~calling[members]]
         _operator(found, one, seconds[rest], saved[rest], bandwidth, double)
-    _between(found, rows, busy.gaps(first, last), int(calling.sum()) > 0.5 * len(places))
+    # Calling an operator is no work of the device: a CPU is idle that only does that.
+    found.busy = busy.total * SECOND - found.lost["launch-bound"]
+    quick, outside = rows.covered(places[calling & worker]), span.gaps(first, last)
+    open_ = busy.joined(outside).gaps(first, last)
+    computes = open_.joined(outside).joined(quick).gaps(first, last)
+    found.when |= {key: [computes] for key in ("compute", "copies", "exchange")}
+    found.when["launch-bound"] = [quick]
+    _between(found, rows, open_, int(calling.sum()) > 0.5 * len(places))
     # A rank of several, or a program that calls a device's runtime, has one that does not show.
     spoken = rows.which(lambda one: bool(names.RANKS.search(one.name)))
     calls = np.isin(rows.kind, (RUNTIME, TALK))
@@ -75,13 +83,14 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
             found.add("unknown", taken, rows.types[one].name, int(mine.sum()))
         for name, (count, taken, *_) in found.operators.items():
             found.add("unknown", taken, name, int(count))
+    none = rows.head.get("deviceProperties") == []  # Kineto looked for devices, and found none
     found.lack(
         shapes=not any(one.dims for one in rows.types if one.kind == OP),
         chip=chip is None and not absent,
         device=absent,
         ranks=spoken.any(),
         window=rows.kept < 1,
-        cpu=not absent and float(own[computing].sum()) < 0.5 * float(own.sum()),
+        cpu=not absent and not none and float(own[computing].sum()) < 0.5 * float(own.sum()),
     )
     return found
 
@@ -143,11 +152,12 @@ def _between(found: Account, rows: Rows, open_: Intervals, launching: bool) -> N
     brief = (length <= BETWEEN) & (loaded < 0.3 * length)
     cause = "launch-bound" if launching else "host-bound"
     for mask, of in ((brief, cause), (~brief, "host-bound")):
-        what = gaps.NO_ROW
+        mine = Intervals(open_.start[mask], open_.end[mask])
+        found.when[of] = [one.joined(mine) for one in found.when.get(of, [mine])]
         if float(loaded[mask].sum()):
             what, _ = rows.foremost(loading, rows.dur[loading])
-        elif mask.any():
-            what = gaps.innermost(rows, Intervals(open_.start[mask], open_.end[mask]))
+        else:
+            what = gaps.innermost(rows, mine)
         lost = float(length[mask].sum())
         found.add(of, lost * SECOND, what, int(mask.sum()))
         if what == gaps.NO_ROW and lost and (longest := float(length[mask].max())) > 0.5 * lost:

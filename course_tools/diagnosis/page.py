@@ -31,26 +31,29 @@ def dropped(read: Sequence[Rows], known: Sequence[specs.Accelerator]) -> dict[st
     # Of each of `PIECES` stretches of time, the strip has the shares that `SHOWN` names; of several
     # recordings, the first one's host is told.
     found, where = judged(read, known)
-    first, last = gaps.window(read[0])
-    at = np.linspace(first, last, PIECES + 1)
-    whole = max((last - first) / PIECES * found.devices, 1e-9)
+    spans = where.when.get("span", [])
+    every = [one.moments(PIECES) for one in spans]
+    whole = max(sum(one.total for one in spans) / PIECES, 1e-9)
 
     def share(key: str) -> Floats:
-        mine = (one.covered(at[:-1], at[1:]) for one in where.when.get(key, []))
+        of = zip(where.when.get(key, []), every, strict=False)
+        mine = (one.covered(at[:-1], at[1:]) for one, at in of)
         return np.asarray(sum(mine, np.zeros(PIECES)) / whole)
 
     # Whatever runs beside kernels is hidden: only what goes beyond them shows.
     compute, copies, busy = map(share, SHOWN[:3])
     strip = [compute, copies - compute, busy - copies, *map(share, WHOLES[0])]
     host, kernels = gaps.Host(read[0]), read[0].dur[read[0].kind == KERNEL]
+    ends = [*every[0]] if every else [0.0, 0.0]
+    held = (one.covered(ends[0], ends[-1]) for one in (host.inside, host.wait))
+    works, waits = (SECOND * float(one) for one in held)
     return {
         "found": found,
         "lost": where.lost,
         "kinds": sorted(where.kinds.items(), key=lambda one: -one[1]),
         "strip": [one.tolist() for one in strip],
-        "strip_s": SECOND * (last - first),
         "kernels": (len(kernels), SECOND * float(kernels.sum())),
-        "host": (SECOND * (host.inside.total - host.wait.total), SECOND * host.wait.total),
+        "host": (works - waits, waits),
         **{name: [getattr(one, name) for one in found.operators] for name in OPERATOR},
     }
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.core.checks import EXACT, CourseError, shown
+from course_lib.core.checks import CourseError, shown
 from course_lib.specs import Accelerator, chips
 from course_lib.specs import chip as chip_by_key
 from course_lib.specs.catalog import accelerator
@@ -20,7 +20,7 @@ from course_tools.diagnosis.account import Account
 from course_tools.diagnosis.causes import FLOW, WHOLES
 from course_tools.diagnosis.kernels import CHAINED, NEAR, TRUSTED
 from course_tools.diagnosis.reading import names
-from course_tools.diagnosis.reading.rows import CALL, ON_DEVICE, OP, TALK, Rows, gather
+from course_tools.diagnosis.reading.rows import CALL, ON_DEVICE, OP, TALK, Rows, gather, whole
 from course_tools.diagnosis.reading.stream import Stream
 from course_tools.diagnosis.reading.tables import source
 
@@ -208,7 +208,7 @@ def judged(
         held = first if isinstance(first, dict) else {}
         if on is None:
             on, taken_for, like = _chip(held, known)
-        units = _size(held, "numSms") or (on.multiprocessors or 0 if on else 0)
+        units = max(whole(held.get("numSms")), 0) or (on.multiprocessors or 0 if on else 0)
         found = gpu.account(read, on, int(units))
     elif np.isin(rows.kind, (OP, CALL, TALK)).any():
         found = host.account(rows, on)
@@ -271,21 +271,14 @@ def of_ranks(paths: Sequence[Path]) -> bool:
     return len({str(rank) for rank in ranks if rank is not None}) == len(paths)
 
 
-def _size(held: dict[str, Any], key: str) -> int:
-    size = held.get(key)
-    if not isinstance(size, int | float) or isinstance(size, bool):
-        return 0
-    return int(size) if 0 < size < EXACT else 0
-
-
 def _chip(
     held: dict[str, Any], known: Sequence[Accelerator]
 ) -> tuple[Accelerator | None, str | None, tuple[str, ...]]:
     """The chip of a trace: by the exact name, else by a part of it, its memory and the number of
     multiprocessors together, where only one fits. None that what is written contradicts.
     """
-    named, memory, units = held.get("name"), _size(held, "totalGlobalMem"), _size(held, "numSms")
-    named = named if isinstance(named, str) else ""
+    memory, units = (max(whole(held.get(key)), 0) for key in ("totalGlobalMem", "numSms"))
+    named = held["name"] if isinstance(held.get("name"), str) else ""
     if not named and not (memory and units):
         return None, None, ()
 
@@ -375,7 +368,7 @@ def _observed(
     passed: list[tuple[str, str]] = []
     name, goes = evidence[0].what, evidence[0].seconds
     answers = _answers(found, name, operators, chip)
-    whole = any(one.name == name and goes > WHOLLY * one.seconds for one in operators)
+    all_of = any(one.name == name and goes > WHOLLY * one.seconds for one in operators)
     for i, fork in enumerate(FLOW):
         answer = answers[fork.key]
         passed.append((fork.key, answer))
@@ -386,7 +379,7 @@ def _observed(
         # A narrower format is one way to move less; and nothing need be left to fuse.
         moves = fork.key == "memory" and cause in ("wrong-format", "at-roof")
         # What goes as a whole, as softmax from attention, need not be near its bound.
-        moves |= fork.key == "near" and cause == "unfused-elementwise" and whole
+        moves |= fork.key == "near" and cause == "unfused-elementwise" and all_of
         if answer == fork.answer and not moves:
             return tuple(passed), False
         if i == ends[-1]:
@@ -429,8 +422,8 @@ def _advice(found: Account, cause: str, evidence: tuple[Evidence, ...]) -> str:
     what = evidence[0].what if evidence else ""
     if cause == "strided" and names.operator_kind(what) == "product":
         return "misaligned"
-    if cause == "unknown" and not found.lacks:
-        return "spread"
+    if cause == "unknown" and not [one for one in found.lacks if one not in ("chip", "cpu")]:
+        return "operators" if found.lacks else "spread"
     if cause != "host-bound" or not what:
         return cause
     if found.late:
@@ -459,9 +452,9 @@ def _evidence(found: Account, cause: str, window: float) -> tuple[Evidence, ...]
 
 def _operators(found: Account, window: float) -> tuple[Operator, ...]:
     top = sorted(found.operators.items(), key=lambda one: -one[1][1])[:TOP]
-    whole = window * found.devices
+    every = window * found.devices
     return tuple(
-        Operator(name, round(calls), seconds, seconds / whole, bound or None, flops, moved)
+        Operator(name, round(calls), seconds, seconds / every, bound or None, flops, moved)
         for name, (calls, seconds, bound, flops, moved) in top
         if seconds > 0
     )

@@ -94,15 +94,16 @@ def test_a_file_of_another_kind_gets_a_sentence_and_the_command(visit, tmp_path)
     page = opened(visit)
     whole = gzip.decompress(seeded("copies").read_bytes())
     for name, content, said in (
-        ("notes.json", b"Not JSON.", "is no JSON"),
+        ("notes.json", b"Not JSON.", "does not begin as JSON does"),
         ("half.json", whole[: len(whole) // 2], "is cut off after"),
         ("half.json.gz", gzip.compress(whole)[:900], "inside its compression"),
         ("other.json", b'{"a": 1}', "without a list traceEvents"),
     ):
         (tmp_path / name).write_bytes(content)
         found = given(page, tmp_path / name)
-        assert found.startswith(f"{name} is")
+        assert found.startswith(f"{name} ")
         assert said in found
+        assert t("trace-command") not in page.inner_text(".trace-answer")  # nothing was found
         assert name in page.inner_text(".trace-command")
 
 

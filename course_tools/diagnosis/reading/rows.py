@@ -82,6 +82,13 @@ class Intervals(NamedTuple):
         start, end = np.concatenate([self.start, more.start]), np.concatenate([self.end, more.end])
         return union(start, end - start)
 
+    def moments(self, pieces: int) -> Floats:
+        """Where pieces of equal length begin and end, over which all of them is divided."""
+        done = np.concatenate([[0.0], np.cumsum(self.end - self.start)])
+        at = np.linspace(0.0, self.total, pieces + 1)
+        which = np.clip(np.searchsorted(done, at, side="right") - 1, 0, len(self.start) - 1)
+        return np.asarray(self.start[which] + at - done[which])
+
     def gaps(self, first: float, last: float) -> "Intervals":
         """What they leave open between two moments."""
         starts = np.clip(np.concatenate([[first], self.end]), first, last)
@@ -381,6 +388,13 @@ class OncePass:
                 f"{self.path} has no rows in the middle of its time: record fewer steps"
             )
         kept = int((columns[2] != PYTHON).sum()) / self.counted
+        starts, lasted, kinds = columns[:3]
+        if (kinds == STEP).any():  # what a device did before the first step is none of it
+            device = np.isin(kinds, ON_DEVICE)
+            before = np.where(device, np.maximum(starts[kinds == STEP].min() - starts, 0.0), 0.0)
+            if (device & (before <= lasted)).any():
+                columns[0], columns[1] = starts + before, lasted - before
+                columns = [column[before <= lasted] for column in columns]
         every: Any = [*columns, list(self.lanes), self.types, self.head, self.seen, kept, self.path]
         return Rows(*every)
 

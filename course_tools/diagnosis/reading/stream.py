@@ -39,6 +39,8 @@ _OTHERS = {
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 # What opens or closes something within JSON, a string, or its beginning; and what ends a string.
 _BRACKETS = re.compile(rb'[\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*"|"', re.DOTALL)
+# A number that JSON does not have, behind a key.
+_NO_NUMBER = re.compile(rb'":(?<!\\":)\s*-?(?:NaN|Infinity)(?=\s*[,}])')
 _AFTER = re.compile(rb"[ \t\r\n,\]}]")  # what stands behind a number or a word
 _STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 
@@ -151,10 +153,10 @@ class Stream:
         found = False
         while self._next() != "}":
             if self._peek() != '"':
-                raise self._cut_or("a key in double quotes was expected")
+                raise self._cut_or("is no valid JSON (a key in double quotes was expected)")
             key = self._value()
             if self._peek() != ":":
-                raise self._cut_or("a colon was expected")
+                raise self._cut_or("is no valid JSON (a colon was expected)")
             self._at += 1
             if key == "traceEvents" and self._peek() == "[":
                 found = True
@@ -178,13 +180,10 @@ class Stream:
         """The events of a list whose bracket has been read, and its end."""
         while (mark := self._next()) not in ends:
             if mark != "{":
-                raise self._cut_or("an event was expected")
-            if piece := self._piece():
-                self.count += len(piece)
-                yield from piece
-            else:
-                self.count += 1
-                yield _event(self._value())
+                raise self._cut_or("is no valid JSON (an event was expected)")
+            piece = self._piece() or [_event(self._value())]
+            self.count += len(piece)
+            yield from piece
         self._at += 1
 
     def _next(self) -> str:
@@ -202,7 +201,8 @@ class Stream:
         tail = max(len(self._buffer) - LAST, self._at)
         for end in reversed(list(_BETWEEN.finditer(self._buffer, tail))[-8:]):
             try:
-                found = _EVENTS.decode(b"[" + self._buffer[self._at : end.start() + 1] + b"]")
+                piece = _NO_NUMBER.sub(b'":null', self._buffer[self._at : end.start() + 1])
+                found = _EVENTS.decode(b"[" + piece + b"]")
             except (msgspec.DecodeError, UnicodeDecodeError):
                 continue  # the end of something inside an event, or an event of another kind
             self._at = end.end()
@@ -295,7 +295,7 @@ class Stream:
         return self._start + self._at
 
     def _cut_or(self, said: str) -> CourseError:
-        return self._cut() if self._peek() == "" else self._error(f"({said})", self._here)
+        return self._cut() if self._peek() == "" else self._error(said, self._here)
 
     def _cut(self) -> CourseError:
         return self._error(f"is cut off after {self.count} events")

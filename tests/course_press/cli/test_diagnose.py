@@ -4,9 +4,9 @@ import pytest
 from typer.testing import CliRunner
 
 from course_tools import diagnosis
-from course_tools.diagnosis import differences, ncu
+from course_tools.diagnosis import differences, gaps, ncu
 from course_tools.diagnosis.reading import names
-from course_book.text import t
+from course_book.text import in_language, t
 from course_press.cli.app import app
 from tests.course_tools.diagnosis.nsight import details
 
@@ -150,3 +150,14 @@ def test_every_key_that_counters_have_is_put_into_words():
         assert t(f"lacks-nsys-{key}")
     for roof in ("dram", "l2", "l1", "tensor", "issue", "pipe", "memory"):
         assert t(f"tell-roof-{roof}")
+
+
+@pytest.mark.parametrize("lang", ["es", "ko"])
+def test_what_has_no_row_of_its_own_is_named_in_the_readers_language(lang, monkeypatch):
+    found = diagnosis.diagnose(diagnosis.seeded("host-bound"))
+    assert found.evidence[0].what == gaps.NO_ROW
+    monkeypatch.setenv("COURSE_LANG", lang)
+    done = diagnose(diagnosis.seeded("host-bound"))
+    assert gaps.NO_ROW not in done.output
+    with in_language(lang):
+        assert t("tell-one-host") in done.output

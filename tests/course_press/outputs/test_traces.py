@@ -3,17 +3,20 @@
 import gzip
 import json
 import random
+import re
 import shutil
 import subprocess
 from itertools import pairwise
 
 import pytest
 
-from course_lib import chip
+from course_lib import CourseError, chip
 from course_lib.specs import chips
-from course_tools.diagnosis import SEEDED, page, seeded
+from course_tools.diagnosis import SEEDED, diagnose, page, seeded
 from course_tools.diagnosis.reading.rows import gather
+from course_book.text import t
 from course_press.outputs import translate
+from tests.conftest import ROOT
 from tests.course_tools.diagnosis import others
 from tests.course_tools.diagnosis.others import MAKERS
 
@@ -145,17 +148,21 @@ def test_a_file_that_is_no_trace_is_refused_by_its_kind(tmp_path):
     packed = gzip.compress(whole.encode())
     bad = {
         "empty": [b"", b"  \n"],
-        "json": [
-            b"name,dur\n1,2\n",
-            b"{'a': 1}",
-            b'{"traceEvents": [{"name": nope}]}',
-            b"\xff\xfe{",
-            b"\n\x9a\x01\x08\x03\xc2\x06trusted",
-        ],
+        "begins": [b"name,dur\n1,2\n", b"\xc3"],
+        "json": [b"{'a': 1}", b'{"traceEvents": [{"name": nope}]}', b'{"traceEvents": [5]}'],
+        "utf16": [b"\xff\xfe{\x00"],
+        "utf8": [b'{"traceEvents": [{"name": "\xff"}]}'],
+        "protobuf": [b"\n\x9a\x01\x08\x03\xc2\x06trusted"],
+        "after": [b'{"traceEvents": [{"name": "a"}]} {}'],
         "cut": [one.encode() for one in cut],
         "list": [b'{"a": [1, {"b": 2}]}', b"{}"],
-        "nothing": [b"[]", b'{"traceEvents": [{"ph": "M", "name": "process_name"}]}'],
+        "eventless": [b"[]"],
+        "nothing": [b'{"traceEvents": [{"ph": "X", "name": "a", "cat": "op", "ts": 1, "dur": 2}]}'],
         "packed": [packed[: len(packed) // 2]],
+        "damaged": [packed[:20] + b"spoilt" + packed[26:]],
+        "said": [
+            b'[{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "ts": 1, "dur": 9}]'
+        ],
         "zstd": [b"\x28\xb5\x2f\xfd0000"],
         "nsight": [b"SQLite format 3\x00"],
     }
@@ -165,9 +172,35 @@ def test_a_file_that_is_no_trace_is_refused_by_its_kind(tmp_path):
             groups.append([tmp_path / f"{why}-{i}"])
             groups[-1][0].write_bytes(content)
             expected.append(why)
-    assert [one.get("why") for one in read_by_page(tmp_path, *groups)] == expected
+    told = read_by_page(tmp_path, *groups)
+    assert [one.get("why") for one in told] == expected
+    for (file,), one in zip(groups, told, strict=True):
+        if one["why"] not in ("zstd", "nsight"):  # which the command reads
+            with pytest.raises(CourseError) as refused:
+                diagnose(file)
+            about = {"file": file.name, "n": one.get("about"), "message": one["said"]}
+            said = (
+                t(f"trace-bad-{one['why']}").format(**about)
+                if one["why"] != "said"
+                else one["said"]
+            )
+            assert reason(said) == reason(str(refused.value))
+
+
+def reason(said):
+    """Without what only the library knows: where in the file, and in its parser's words why."""
+    return re.sub(r" at byte \d+, line \d+| \([^)]*\)", "", said)
 
 
 def test_the_trees_are_what_the_library_says_now():
     """Whoever changes it writes them anew: `python -m course_press.outputs.translate`."""
     assert translate.DIAGNOSIS.read_text(encoding="utf-8") == translate.trees()
+
+
+def test_the_page_says_how_many_batches_its_schedule_takes():
+    cells = ROOT / "chapters" / "cells" / "your-own-step"
+    snippet, setup = (cells.joinpath(f"{name}.qmd").read_text() for name in ("record", "setup"))
+    scheduled = re.search(r"schedule\(wait=(\d+), warmup=(\d+), active=(\d+), repeat=1\)", snippet)
+    assert (
+        re.search(r"^recorded = (\d+), (\d+), (\d+) ", setup, re.M).groups() == scheduled.groups()
+    )

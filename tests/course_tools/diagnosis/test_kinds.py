@@ -16,6 +16,7 @@ from course_tools.diagnosis.account import Account
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.stream import ZSTD
 from course_tools.diagnosis.root_cause import _root_cause
+from course_book.text import words
 from tests.course_tools.diagnosis import others
 from tests.course_tools.diagnosis.others import GEMM, MAKERS, Pen
 
@@ -162,7 +163,8 @@ def test_the_advice_fits_what_is_slow(tmp_path):
         product(pen, 120 + 4 * (i % 7))
     spread = found(tmp_path, pen)
     assert (spread.cause, spread.cannot_tell, spread.advice) == ("unknown", (), "spread")
-    assert found(tmp_path, pen.trace() | {"deviceProperties": []}).advice == "unknown"
+    # Without the chip's name all else is recorded: nothing asks for it once more.
+    assert found(tmp_path, pen.trace() | {"deviceProperties": []}).advice == "operators"
 
 
 def test_the_first_call_of_all_creates_a_context_whatever_its_name(tmp_path):
@@ -567,9 +569,34 @@ def test_each_call_that_fills_a_gap_has_its_own_time(tmp_path):
         pen.host += lasts
     pen.host += 10_000.0  # no row says what
     pen.gemm(512, 512, 512)
-    said = {one.what: one.seconds for one in found(tmp_path, pen.trace()).evidence}
+    said = {one.what: one for one in found(tmp_path, pen.trace()).evidence}
     for name, lasts in took.items():
-        assert said[name] == pytest.approx(lasts * 1e-6, rel=0.02)
+        assert said[name].seconds == pytest.approx(lasts * 1e-6, rel=0.02)
+        assert said[name].rows == 1  # its own, not all gaps once more
+
+
+def test_operators_of_a_machine_without_a_device_compute_on_its_cpu(tmp_path):
+    """Kineto lists the devices that it found: where there are none, nothing is hidden on one."""
+    pen = Pen()
+    for _ in range(40):
+        pen.row("cpu_op", "enumerate(DataLoader)#__next__", pen.host, 5_000.0, 77, 77)
+        pen.row("cpu_op", "aten::relu", pen.host + 5_000.0, 8.0, 77, 77)
+        pen.host += 5_020.0
+    trace = pen.trace()
+    listed, silent = (found(tmp_path, trace | {"deviceProperties": of}) for of in ([], None))
+    assert (
+        (listed.cause, listed.advice) == (silent.cause, silent.advice) == ("host-bound", "loader")
+    )
+    assert "cpu" not in listed.cannot_tell
+    assert listed.confidence > 0.8
+    assert "cpu" in silent.cannot_tell
+    assert silent.confidence < 0.5
+
+
+def test_advice_for_a_gap_without_a_row_asks_for_what_is_not_there():
+    for lang in ("en", "es", "ko"):
+        assert "with_stack=True" in words(lang)["advice-silent"]
+        assert "ProfilerActivity.CPU" not in words(lang)["advice-silent"]
 
 
 @pytest.mark.parametrize("beside", [True, False])
