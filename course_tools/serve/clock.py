@@ -197,10 +197,11 @@ def step_times(
     rows: list[str] = []
     if found is not None:
         # The chip's constants, with how much more of the bandwidth this engine's kernels reach.
-        c, mixed = (
-            of and msgspec.structs.replace(of, bandwidth=min(of.bandwidth * engine.bandwidth, 1.0))
-            for of in (found.constants, found.mixtures)
-        )
+        def reaching(of: Any) -> Any:
+            most = min(of.bandwidth * engine.bandwidth, 1.0) if of else 0.0
+            return of and msgspec.structs.replace(of, bandwidth=most)
+
+        c, mixed = reaching(found.constants), reaching(found.mixtures)
         found = msgspec.structs.replace(found, constants=c, mixtures=mixed)
         math_, memory, order = math_ / c.compute, memory / c.bandwidth, c.overlap
         launches = sum(float(of.kernels) for of in works.values()) * (c.overhead + found.engine.gap)
