@@ -361,11 +361,11 @@ class TestFleet:
     def test_more_users_and_fewer_looks_for_them_never_bring_first_tokens_sooner(self):
         def waits(users, every):
             how = serve.engine("sglang", scheduler_recv_interval=every)
-            return simulated(serve.closed_workload(users, 400, 60), engine_of=how)
+            return simulated(serve.closed_workload(users, 400, 60, least=0.5), engine_of=how)
 
         done = [waits(*one) for one in ((4, 1), (4, 30), (32, 30))]
         first = [float(np.mean(one.ttft)) for one in done]
-        assert first == sorted(first)
+        assert first[0] < first[1] < first[2]
         assert first[1] - first[0] < 30 * np.max(done[1].tpot)
 
     def test_only_a_mixture_launches_more_for_its_products(self):
