@@ -18,19 +18,18 @@ LOG = (
 # What each constant may be: few values, for no service tells neighbours apart.
 GRID: dict[str, tuple[float, ...]] = {
     "launch": (0.0, 2e-5, 4e-5, 8e-5),
-    "first": (0.0, 0.03, 0.06, 0.1),
+    "first": (0.0, 0.01, 0.02, 0.03, 0.06),
     # Kernels reach no less than those of the older engines.
     "bandwidth": (1.0, 1.1, 1.2, 1.3),
     "sequence": (0.0, 1e-5, 2e-5, 4e-5),
+    "routed": (1.0, 4.0, 7.0),
 }
 # What all engines' services say together, which an engine keeps where its own say little else.
-START = {"launch": 4e-5, "first": 0.06, "bandwidth": 1.1, "sequence": 1e-5}
+START = {"launch": 4e-5, "first": 0.02, "bandwidth": 1.1, "sequence": 1e-5, "routed": 4.0}
 ENOUGH = 0.01  # by so much, a logarithm, misses must fall
 # Services that constants are fitted to, and the most users of one: more take long to simulate.
 MANY, FEWER, USERS = 30, 20, 128
-# Percent of measurements that a range leaves out on either side: fewer than a tenth of these few,
-# for others miss by more.
-OUT = 7
+OUT = 10  # percent of measurements that a range leaves out on either side
 MOST = 0.4  # a logarithm from which a miss counts no more: services that guess, or that start up
 
 

@@ -214,6 +214,8 @@ class Replica:
         self.after: deque[Sequence] = deque()  # of whom one comes whenever another is done
         self.log: list[LoggedStep] | None = None  # gets each step, where somebody wants them
         self._held = 0  # its count of steps when the first came that waits
+        self._looks = 0  # and from which it looks again who has come
+        self._looked = 0.0  # s, when it last did
         self._clock = 0  # tokens that each decoding sequence was given
         self._owed = 0.0  # of the tokens that speculation yields, what is no whole one yet
         self._order: list[Sequence] = []  # as they were admitted, with some that have left
@@ -254,6 +256,10 @@ class Replica:
         busy = self._decoding or self._prompts
         # A step that is planned while another runs knows what had come when that one began.
         known = self._planned if self.engine.async_scheduling and busy else self.now
+        if (every := self.engine.scheduler_recv_interval) > 1 and busy:
+            if self.steps >= self._looks:
+                self._looked, self._looks = known, self.steps + every
+            known = self._looked
         if self.engine.hold and busy and self._waits(known):
             known = -inf
         late, self._later = self._later, []
@@ -289,6 +295,8 @@ class Replica:
             steps = 1
             self.now += self._seconds(chunks, 0 if alone and chunks else self._decoding)
         self.steps += steps
+        if chunks:
+            self._looks = self.steps
         self._clock += steps * gained
         self._seen += steps * gained * self._decoding
         self._near += steps * gained * self._rising

@@ -178,6 +178,8 @@ def step_times(
     parts = dict(llm.decode(one, on, counts, 1, w=fm, **shared, link=link).parts)
     head = parts.pop("head")
     launched = sum(float(np.max(each.kernels)) for each in (*parts.values(), head))
+    if "experts" in parts:
+        launched += (engine.routed - 1) * float(np.max(parts["experts"].kernels))
     del parts["attention"]
     # What one token more in the caches adds to attention, and what is left for the new one.
     new, contexts = np.array([1.0, 1.0, 2.0]), np.array([1.0, 2.0, 2.0])
@@ -195,9 +197,12 @@ def step_times(
     rows: list[str] = []
     if found is not None:
         # The chip's constants, with how much more of the bandwidth this engine's kernels reach.
-        reached = min(found.constants.bandwidth * engine.bandwidth, 1.0)
-        c = msgspec.structs.replace(found.constants, bandwidth=reached)
-        found = msgspec.structs.replace(found, constants=c)
+        def reaching(of: Any) -> Any:
+            most = min(of.bandwidth * engine.bandwidth, 1.0) if of else 0.0
+            return of and msgspec.structs.replace(of, bandwidth=most)
+
+        c, mixed = reaching(found.constants), reaching(found.mixtures)
+        found = msgspec.structs.replace(found, constants=c, mixtures=mixed)
         math_, memory, order = math_ / c.compute, memory / c.bandwidth, c.overlap
         launches = sum(float(of.kernels) for of in works.values()) * (c.overhead + found.engine.gap)
         source = f"{engine.source}; {found.source}"

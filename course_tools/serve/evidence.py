@@ -88,10 +88,12 @@ _QWEN: Mapping[str, Any] = _KNOWN["qwen3-32b"]
 # of chips, or answers as long as prompts on few chips.
 _LAUNCHED: Mapping[str, Mapping[str, Any]] = _KNOWN["launched"]
 _FORMATS = {"fp8": ("fp8", "fp8"), "fp8_block": ("fp8", "fp8"), "nvfp4": ("nvfp4", "fp4")}
-# Whose first tokens come all together, again and again: lengths that were all the same. Others
-# draw them from four fifths of the length upward, as InferenceMAX does.
-_SAME = {("sglang", "0.5.1.post1"), ("sglang", "0.5.8.post1")}
-_DRAWN, _ROUNDS = 0.8, 10
+# What users asked: lengths from four fifths of the longest upward, ten times each, as InferenceMAX
+# does; of others, whose scripts nobody published, what their first tokens tell, which come all
+# together again and again where lengths were all the same.
+_ASKED: dict[str, Any] = {"least": 0.8, "rounds": 10}
+_OTHERS = {key: {"least": 1.0} for key in ("0.5.1.post1", "0.5.8.post1", "1.0.0rc3")}
+_OTHERS["0.5.6.post2"] = {"rounds": 4}
 PERCENTILES = "services, percentiles"  # of the log, in the table of errors
 MANY = 60  # services of an engine that are drawn to be tested
 
@@ -128,8 +130,12 @@ class MeasuredService(NamedTuple):
         kind = f"{self.engine} {self.model.partition('-')[0]}"
         kinds = {"": True, f" {self.chip} {self.dtype}": True, f" {self.chip} few": self.users < 16}
         kinds |= {" dp": self.dp > 1, " chat": self.prompt == self.output and self.tp < 8}
+        kinds[f" {self.version}"] = True
         for name in (kind + more for more, so in kinds.items() if so):
             layout |= _LAUNCHED.get(name, {})
+        if kind == "trtllm DeepSeek" and self.version < "1.2":  # a prompt, and a token of each user
+            most = (self.users // self.dp + self.prompt + 127) // 64 * 64
+            layout["max_num_batched_tokens"] = most
         how = engine(self.engine, **layout, **settings)
         link = "nvlink" if max(self.tp, self.ep) > 1 else None
         of = _transformer(self.model)
@@ -138,8 +144,8 @@ class MeasuredService(NamedTuple):
     @property
     def requests(self) -> Requests:
         """What its users ask."""
-        least = 1.0 if (self.engine, self.version) in _SAME else _DRAWN
-        return closed_workload(self.users, self.prompt, self.output, rounds=_ROUNDS, least=least)
+        asked = _ASKED | _OTHERS.get(self.version, {})
+        return closed_workload(self.users, self.prompt, self.output, **asked)
 
 
 @cache

@@ -101,7 +101,7 @@ class Service:
             line = _carry_caches(line, first, token)
         fleet[0].log = log
         placed = _serve(line, fleet, self.router, say, requests.users)
-        return _outcome(requests, line, placed, [*fleet, *pool], self.steps, self.engine)
+        return _outcome(requests, line, placed, [*fleet, *pool], self.steps)
 
 
 @lru_cache(maxsize=256)
@@ -222,9 +222,8 @@ def on_one_replica(
     longest = int(np.max(requests.prompt + requests.output))
     blocks = how.num_gpu_blocks or (how.max_num_seqs + 1) * (longest // how.block_size + 1)
     line, one = _line(requests, steps.first), Replica(steps, how, blocks)
-    return _outcome(
-        requests, line, _serve(line, [one], "round-robin", users=requests.users), [one], steps, how
-    )
+    placed = _serve(line, [one], "round-robin", users=requests.users)
+    return _outcome(requests, line, placed, [one], steps)
 
 
 def cache_blocks(
@@ -387,7 +386,6 @@ def _outcome(
     placed: dict[int, int],
     fleet: list[Replica],
     steps: StepTimeModel,
-    how: EngineSettings,
 ) -> Served:
     ordered = sorted(line, key=lambda one: one.number)
     names = ("scheduled", "first", "last", "preempted")
@@ -395,10 +393,7 @@ def _outcome(
     arrived = requests.arrived
     if requests.users:
         arrived = np.array([one.arrived for one in ordered]) - steps.first
-    # A first token is passed on with those after it; at the ends of a range all come so much sooner
-    # or later.
-    each = (found["last"] - found["first"]) / np.maximum(requests.output - 1, 1)
-    found["first"] += each * (np.minimum(how.stream_interval, requests.output) - 1)
+    # At the ends of a range all tokens come so much sooner or later.
     late = (steps.wait - 1) * (found["first"] - arrived)
     found["first"], found["last"] = found["first"] + late, found["last"] + late
     return Served(

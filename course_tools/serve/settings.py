@@ -62,10 +62,14 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     # S that the host takes for each kernel of a step with a part of a prompt, which is not replayed
     # as a whole: no such step is shorter than all of them.
     launch: float = 0.0
+    # How many kernels it launches there for each product of a mixture: they choose experts, sort
+    # tokens and add up.
+    routed: float = 1.0
     first: float = 0.0  # s that a request takes before its first step: to be read, and be passed on
     # Steps for which a prompt may wait for others to come, unless those that wait fill a step.
     hold: int = 0
-    stream_interval: int = 1  # tokens that are passed on at once, the first ones too
+    # Steps without a part of a prompt between two looks at who has come: SGLang's name.
+    scheduler_recv_interval: int = 1
     # steps, waits: what one measurement in ten falls below, and what one in ten exceeds, as factors
     # on expected times per token, and once more on times to first tokens; on chips of `measured`,
     # on which this engine was: elsewhere the chip's own doubt comes to them

@@ -358,6 +358,24 @@ class TestFleet:
         longer = serve.engine("vllm", max_model_len=16384)
         assert simulated(serve.synthetic_workload(1.0, 3, 9000, 10), engine_of=longer).steps > 10
 
+    def test_more_users_and_fewer_looks_for_them_never_bring_first_tokens_sooner(self):
+        def waits(users, every):
+            how = serve.engine("sglang", scheduler_recv_interval=every)
+            return simulated(serve.closed_workload(users, 400, 60, least=0.5), engine_of=how)
+
+        done = [waits(*one) for one in ((4, 1), (4, 30), (32, 30))]
+        first = [float(np.mean(one.ttft)) for one in done]
+        assert first[0] < first[1] < first[2]
+        assert first[1] - first[0] < 30 * np.max(done[1].tpot)
+
+    def test_only_a_mixture_launches_more_for_its_products(self):
+        for model, grows in (("llama-3-8b", False), ("mixtral-8x7b", True)):
+            few, many = (
+                serve.step_times(model, "b200-sxm", serve.engine("sglang", routed=by)).prompt
+                for by in (1, 8)
+            )
+            assert (many > few) == grows
+
     def test_goodput_counts_who_keeps_the_limits(self):
         done = simulated()
         limit = float(np.median(done.e2e))
