@@ -24,6 +24,7 @@ EVALUATED: tuple[Callable[..., Any], ...] = (
     weights.weight_bytes,
     weights.cache_bytes,
     weights.cached_tokens,
+    weights.state_bytes,
     weights.activation_bytes,
     transformer.works_of,
     catalog.bounded,

@@ -340,9 +340,8 @@ def _kept(
         formats = {**formats, "w": w + KEPT}
     fm = of_model(one, on, **formats)
     wide = sizes.layout(one, tp, ep)[1]
-    weights = (
-        sizes.weight_bytes(one, fm, tp=tp, ep=wide) if meant.stored is None else meant.stored / tp
-    )
+    own = sizes.weight_bytes(one, fm, tp=tp, ep=wide)
+    weights = own if meant.stored is None else meant.stored / tp
     token, once = _of_experts(one, fm, tp if wide == 1 else 1, on, row)
     # Where pages are full, those of layers with a window hold all tokens, as the others' do.
     attends = attending(one)

@@ -128,11 +128,13 @@ def of_page(page, states):
     )
 
 
-def compare(page, pick, groups, each):
-    """So many random states, of the table's models and of every family's configuration."""
+def compare(page, pick, groups, each, tiny=()):
+    """So many random states, of the table's models and of every family's configuration; some of
+    certain configurations first.
+    """
     wanted, states = [], []
     while len(states) < groups * each:
-        own = pick.choice(TINY) if pick.random() < 0.3 else None
+        own = tiny[-1] if tiny else pick.choice(TINY) if pick.random() < 0.3 else None
         config = {"model_type": own[0], **own[1], **declared(pick)} if own else None
         at = drawn(pick, own=bool(own))
         one = from_config(config) if config else model(at["model"])
@@ -143,6 +145,7 @@ def compare(page, pick, groups, each):
             found = np.broadcast_arrays(*of_library(at, one, batches, contexts))
         except CourseError:  # what cannot be had, another test asks for
             continue
+        tiny = tiny[:-1]
         wanted += np.stack(found, axis=-1).tolist()
         states += [
             {**at, "batch": batch, "context": context, "config": json.dumps(config)}
@@ -163,6 +166,10 @@ def compare(page, pick, groups, each):
 
 def test_a_thousand_states_are_what_the_library_says(visit):
     assert compare(opened(visit), random.Random(22), 16, 63) >= 1000
+
+
+def test_some_states_of_every_familys_configuration_are_what_the_library_says(visit):
+    assert compare(opened(visit), random.Random(24), len(TINY), 3, TINY) >= 3 * len(TINY)
 
 
 @pytest.mark.exhaustive

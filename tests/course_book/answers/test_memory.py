@@ -63,6 +63,13 @@ def test_what_sees_has_a_wider_range_and_is_named():
     assert ["encoder" in one.assumed for one in found] == [True, False]
 
 
+def test_what_keeps_a_state_has_a_wider_range():
+    wide, narrow = (
+        fits(key, "b300-sxm", "vllm@0.12.0").range for key in ("qwen3-next-80b-a3b", "qwen3-32b")
+    )
+    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
+
+
 def test_both_conventions_of_windows_are_told():
     said = fits("gemma-3-27b", "h200-sxm", "vllm@0.12.0").assumed["sliding_windows"]
     assert said["all_layers_bytes_per_token"] == 62 * 8192 * 2 / 2

@@ -41,7 +41,8 @@ def only_what_the_page_says(folder, lang, name):
 
 def all_that_the_page_says(folder, lang, name):
     """No paragraph of a chapter is lost: it stands on a slide or in the notes."""
-    away = "refs", "footnotes", "guess", "guesses", "exercise-said", "exercise-progress", "walk"
+    away = "refs", "footnotes", "guess", "guesses", "numbers", "exercise-said", "walk"
+    away += ("exercise-progress",)
     outside = " or ".join(f"@id='{one}' or contains(@class, '{one}')" for one in away)
     told = f"//article//p[not(ancestor-or-self::*[{outside} or self::form])]"
     page = folder / f"{lang}/chapters/{lang}/{name}.html"

@@ -746,3 +746,22 @@ def test_cards_that_meet_at_their_hosts_may_share_them():
     assert many.high / many.low > 2 * few.high / few.low
     link = calibrate.calibration("l40s").links
     assert link["host"].latency >= link["nvlink"].latency
+
+
+@pytest.mark.parametrize("key", ["l40s", "h100-pcie"])
+@pytest.mark.parametrize("shared", [{"tp": 2}, {"ep": 4}], ids=str)
+def test_a_message_takes_the_constants_of_the_link_that_carries_it(key, shared):
+    mine = calibrate.calibration(key, "bf16")
+
+    def slowed(link, carrier):
+        one = mine.links[carrier]
+        slow = msgspec.structs.replace(one, latency=10 * one.latency, hop=10 * one.hop)
+        slow = msgspec.structs.replace(mine, links={**mine.links, carrier: slow})
+        step = llm.decode("mixtral-8x7b", key, 64, 512, link=link, **shared)
+        times = [calibrate.predict(step, key, constants=of).expected for of in (mine, slow)]
+        return times[1] / times[0]
+
+    assert slowed("host", "host") > 1.1
+    assert slowed("host", "nvlink") == 1
+    for link in chip(key).links:
+        assert slowed(link, "host") == 1

@@ -11,7 +11,7 @@ from course_lib import CourseError, chip, llm, specs
 from course_lib.workloads import weights
 from course_lib.workloads.precision import of_model
 from course_tools import serve, train
-from course_tools.counting import named
+from course_tools.counting import ask, named
 from course_tools.serve import pool
 from course_book.answers import fits
 from tests.course_tools.serve.models import GIB, HAND
@@ -123,7 +123,9 @@ def test_steps_of_a_service_are_those_of_its_sequences_one_by_one(key):
         "chunks": structs.replace(specs.model("gemma-3-4b"), window=256, chunked=True),
         "states": one("granite-4.0-h-small").model,
     }[key]
-    made = serve.service(model, ON, calibrated=False)
+    # Some prompts are cut.
+    engine = serve.engine("vllm", max_num_batched_tokens=160, max_num_seqs=64)
+    made = serve.service(model, ON, engine_of=engine, calibrated=False)
     requests, log = serve.synthetic_workload(30.0, 60, 200, 120, spread=0.9), []
     done = made.run(requests, log)
     for step in log:
@@ -151,6 +153,10 @@ def test_windows_and_states_leave_room_for_more_sequences(key):
     engine = serve.engine("vllm", max_num_batched_tokens=2048)
     made = serve.service(model, "b300-sxm", engine_of=engine)
     every = pool(one(key), "b300-sxm", "vllm", tokens=2048, context=20_000)
+    # What a step's new tokens take in windows is no block of a sequence.
+    kept = every.kept
+    held = kept.layers * every.blocks_of(16)[0] * 16 + kept.windowed * every.tokens
+    assert held * kept.layer <= every.bytes
     blocks = -(-20_000 // engine.block_size) + made.more
     assert every.most_users <= made.blocks // blocks
     plain = structs.replace(model, windowed=0, window=0)
@@ -202,3 +208,26 @@ def test_training_counts_attention_of_the_layers_that_have_it(key):
     pairs += model.windowed * float(looks.sum()) if hand.window else 0
     found = train.counts.backward(model, tokens).parts["attention"]
     assert found == pytest.approx(4 * model.heads * model.head_dim * pairs / tokens, rel=1e-9)
+
+
+SMALL = {
+    "vocab_size": 256, "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 128, "max_position_embeddings": 4096,
+}  # fmt: skip
+WINDOWS = {"sliding_window": 300, "layer_types": ["sliding_attention"] * 3 + ["full_attention"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [pytest.param("falcon_h1", {}, marks=pytest.mark.exhaustive), ("exaone4", WINDOWS)],
+)
+def test_what_a_traced_model_keeps_is_what_its_trace_holds_at_any_length(kind, more):
+    """Beside a state, and beyond a window: between these the cache is taken for a full one."""
+    pytest.importorskip("transformers")
+    traced = named("-", json.dumps({"model_type": kind, **SMALL, **more}))
+    assert traced.model is None
+    found = pool(traced, ON, context=4000)
+    assert found.kept.token > 0 < found.kept.state
+    for context in (1000, 4000):
+        kept = ask(traced, ON, 1, context, prefill=True).fit.memory.kv
+        assert found.sequence(context) == pytest.approx(kept, rel=1e-9)

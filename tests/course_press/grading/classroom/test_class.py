@@ -262,9 +262,9 @@ def test_what_is_handed_in_is_found_by_folder_or_name_and_the_rest_is_said(tmp_p
 def test_no_name_of_a_file_keeps_the_grading_busy(tmp_path):
     (tmp_path / f"b{'_' * 38}x-matmul_bench.py").write_text("x = 1")
     (tmp_path / f"c{'_my_' * 50}matmul_bench.py").write_text("x = 1")
-    began = time.monotonic()
+    began = time.process_time()
     assert [one.student for one in find(tmp_path, STUBS)[0]] == [f"b{'_' * 38}x", "c"]
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 NAMES = (
