@@ -36,6 +36,8 @@ COLLECTED = ("h100-sxm", "b200-sxm")
 NARROW = ("fp8", "fp8-block", "nvfp4")
 # Chips of which products alone in bf16 were timed, and whether these are enough to hold half out.
 OTHERS = {"rtx-a6000": True, "tpu-v7": False}
+# Engines of which steps of the fitted model are published, and where.
+ENGINES = {"gpt-fast": "decode_gptfast_bs1", "lmdeploy": "decode_lmdeploy_a100_static"}
 MODEL = "llama-2-7b"  # the model whose steps are fitted; all others are held out
 # Where all-reduces went over NVLink alone: whole nodes with their chips, and a bridged pair.
 NODES = (("a100_dgx", 2), ("a100_dgx", 4), ("a100_dgx", 8), ("a100_pairwise_nvlink", 2))
@@ -514,11 +516,17 @@ def _of_steps(family: str, held: str, some: list[MeasuredStep]) -> Iterator[Fami
     for one, key in zip(some, keys, strict=True):
         lends = held == LENT and key in calibrations()  # else they are lent anyway
         constants = _lent(chip(key), REFERENCE, DTYPE) if lends else None
-        likely.append(predict(one.bound, key, constants=constants))
+        engine = engine_of(one.run)
+        likely.append(predict(one.bound, key, constants=constants, engine=engine))
     if some:
         low, expected, high = (np.array([float(getattr(of, end)) for of in likely]) for end in ENDS)
         measured = [one.measured for one in some]
         yield FamilyErrors(family, held, keys, measured, expected, low, high)
+
+
+def engine_of(run: published.PublishedRun) -> str:
+    """The engine of a run whose constants are its own."""
+    return next((name for name, of in ENGINES.items() if of == run.table), TYPICAL)
 
 
 def _message_errors() -> Iterator[FamilyErrors]:

@@ -149,7 +149,7 @@ def _attention(kernel: Kernel, on: Accelerator, found: Calibration, kind: str) -
     expected = np.maximum(attention_seconds(kernel, on, constants), kernel.bound.lower)
     least, most = constants.range.factors(found.log_sigma)
     low = np.clip(least * expected, kernel.bound.lower, expected)
-    return Likely(expected, low, most * expected, [], [], False, False)
+    return Likely(expected, low, most * expected, [], [], False)
 
 
 def _family(every: list[Kernel], step: bool) -> str:
@@ -213,10 +213,6 @@ def _allowance(one: Likely) -> str:
         said += (
             "; narrow weights as one engine's kernels widen them, and the range allows for "
             "one that hides it"
-        )
-    if one.again:
-        said += (
-            "; the range allows for an engine that reads shared keys and values again for each head"
         )
     return said
 
