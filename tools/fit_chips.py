@@ -498,6 +498,15 @@ def _others(like: CalibrationFile) -> dict[str, CalibrationFile]:
             ranges={**sides, "step": Range(*like.ranges["step"].factors(like.chips))},
             links=links,
         )
+    # What is lent to others of a vendor is in as much doubt as their products show.
+    lender, ends = files["tpu-v7"], files["tpu-v7"].ranges["memory"]
+    off = []
+    for key in evidence.LENT_PRODUCTS:
+        some, c = evidence.products("matmul_chips", chip=key), lender.constants["bf16"]
+        share = cooling(chip(key), chip("tpu-v7"))
+        c = structs.replace(c, compute=min(c.compute * share, 1.0))
+        off.append((some.seconds / _expected(key, "bf16", some, {"bf16": c}, {}), ends))
+    files["tpu-v7"] = structs.replace(lender, chips=_doubt(off))
     return files
 
 
