@@ -279,7 +279,7 @@ def test_an_engine_may_hide_what_widening_takes():
 def test_an_engine_of_2023_reads_shared_heads_again_no_faster_than_the_last_level_cache(
     model, shared, key
 ):
-    step = llm.decode(model, key, 64, 8192)
+    step = llm.decode(model, key, 64, 4000)
     found = calibrate.calibration(key, "bf16")
     once, again = (
         calibrate.predict(step, key, constants=msgspec.structs.replace(found, engine=engine))
