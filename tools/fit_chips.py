@@ -26,6 +26,7 @@ from course_tools.calibrate.constants import (
     Calibration,
     CalibrationFile,
     cooling,
+    engines,
     to_toml,
 )
 from course_tools.calibrate.constants import ENGINES as ENGINES_FILE
@@ -39,8 +40,6 @@ from course_tools.measured.published import CHIPS, best_published, table
 
 TENTH = 0.1  # a range leaves out as much on either side
 START = {"compute": 0.75, "bandwidth": 0.8, "overhead": 4e-6, "overlap": 4.0, "reload": 12.0}
-# Engines of which steps of the fitted model are published, and where.
-ENGINES = {"gpt-fast": "decode_gptfast_bs1", "lmdeploy": "decode_lmdeploy_a100_static"}
 MOST = {"compute": 1.0, "bandwidth": 1.0}
 # Cards that meet in a root complex share it, or reach each other beside it: the root of their
 # number is the middle of the two.
@@ -107,9 +106,12 @@ def fit_products(
 
 def predict_steps(some: Iterable[evidence.MeasuredStep], given: Calibration) -> NDArray[Any]:
     """Expected times of steps, s."""
-    return np.array(
-        [float(predict(step.bound, step.run.chip, constants=given).expected) for step in some]
-    )
+    times = []
+    for step in some:
+        repeats = engines()[evidence.engine_of(step.run)].repeats
+        one = structs.replace(given, engine=structs.replace(given.engine, repeats=repeats))
+        times.append(float(predict(step.bound, step.run.chip, constants=one).expected))
+    return np.array(times)
 
 
 def fit_engine(
@@ -304,10 +306,11 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     )
     together = "TensorRT-LLM, LMDeploy and gpt-fast together"
     engines = {TYPICAL: structs.replace(one.engine, source=together)}
-    for name, of in ENGINES.items():
+    for name, of in evidence.ENGINES.items():
         source = f"{table(of)[0]['source']}; launch and unpack are the typical engine's"
         own = fit_engine(one, of=of).engine
-        # Its steps grow with the context by more than their cache: a quarter, where it is long.
+        # Its steps grow with the context by more than their cache, and by about as much more as
+        # the A100's last-level cache is slower than so many reads of memory.
         engines[name] = structs.replace(own, source=source, repeats=name == "lmdeploy")
     return file, engines
 
@@ -495,6 +498,15 @@ def _others(like: CalibrationFile) -> dict[str, CalibrationFile]:
             ranges={**sides, "step": Range(*like.ranges["step"].factors(like.chips))},
             links=links,
         )
+    # What is lent to others of a vendor is in as much doubt as their products show.
+    lender, ends = files["tpu-v7"], files["tpu-v7"].ranges["memory"]
+    off = []
+    for key in evidence.LENT_PRODUCTS:
+        some, c = evidence.products("matmul_chips", chip=key), lender.constants["bf16"]
+        share = cooling(chip(key), chip("tpu-v7"))
+        c = structs.replace(c, compute=min(c.compute * share, 1.0))
+        off.append((some.seconds / _expected(key, "bf16", some, {"bf16": c}, {}), ends))
+    files["tpu-v7"] = structs.replace(lender, chips=_doubt(off))
     return files
 
 

@@ -27,7 +27,7 @@ WORDS = (
     *("config-url", "number", "take", "config-read", "config-formats", "no-rate"),
     *("tp", "link", "unclear", "longer", "rent", "no-price", "old-price"),
     *("whose-own", "whose-part", "whose-lent", "outside", "experts", "one-cache", "narrow"),
-    *("again", "at-least", "at-most", "card", "automatic", "copies", "roofline", "not-likely"),
+    *("at-least", "at-most", "card", "automatic", "copies", "roofline", "not-likely"),
     *("sentence", "compare", "drop", "versus", "paste", "embed", "by-weights", "by-cache"),
     *("by-compute", "by-network", "by-launches"),
 )

@@ -36,6 +36,11 @@ COLLECTED = ("h100-sxm", "b200-sxm")
 NARROW = ("fp8", "fp8-block", "nvfp4")
 # Chips of which products alone in bf16 were timed, and whether these are enough to hold half out.
 OTHERS = {"rtx-a6000": True, "tpu-v7": False}
+# Chips of which products alone in bf16, or elementwise kernels and softmaxes in fp32, test only
+# what they are lent.
+LENT_PRODUCTS, LENT_STREAMS = ("tpu-v6e",), ("m4-max", "rtx-4090", "v100-sxm2")
+# Engines of which steps of the fitted model are published, and where.
+ENGINES = {"gpt-fast": "decode_gptfast_bs1", "lmdeploy": "decode_lmdeploy_a100_static"}
 MODEL = "llama-2-7b"  # the model whose steps are fitted; all others are held out
 # Where all-reduces went over NVLink alone: whole nodes with their chips, and a bridged pair.
 NODES = (("a100_dgx", 2), ("a100_dgx", 4), ("a100_dgx", 8), ("a100_pairwise_nvlink", 2))
@@ -452,6 +457,10 @@ def _product_errors() -> Iterator[FamilyErrors]:
             if some.seconds.size:
                 likely = predict(some.bound(chip(key), "bf16"), key)
                 yield _errors("products", held, key, likely, some.seconds)
+    for key in LENT_PRODUCTS:
+        some = products("matmul_chips", chip=key)
+        likely = predict(some.bound(chip(key), "bf16"), key)
+        yield _errors("products", LENT, key, likely, some.seconds)
     for key, other_key in (COLLECTED, COLLECTED[::-1]):
         on = chip(key)
         for dtype in ("bf16", *NARROW):
@@ -514,11 +523,17 @@ def _of_steps(family: str, held: str, some: list[MeasuredStep]) -> Iterator[Fami
     for one, key in zip(some, keys, strict=True):
         lends = held == LENT and key in calibrations()  # else they are lent anyway
         constants = _lent(chip(key), REFERENCE, DTYPE) if lends else None
-        likely.append(predict(one.bound, key, constants=constants))
+        engine = engine_of(one.run)
+        likely.append(predict(one.bound, key, constants=constants, engine=engine))
     if some:
         low, expected, high = (np.array([float(getattr(of, end)) for of in likely]) for end in ENDS)
         measured = [one.measured for one in some]
         yield FamilyErrors(family, held, keys, measured, expected, low, high)
+
+
+def engine_of(run: published.PublishedRun) -> str:
+    """The engine of a run whose constants are its own."""
+    return next((name for name, of in ENGINES.items() if of == run.table), TYPICAL)
 
 
 def _message_errors() -> Iterator[FamilyErrors]:
@@ -577,3 +592,8 @@ def _stream_errors() -> Iterator[FamilyErrors]:
     streams = np.asarray(estimate.bytes) > LARGE * (chip(REFERENCE).llc or 0)
     likely = predict(estimate, REFERENCE)
     yield _errors("elementwise", ELSEWHERE, REFERENCE, likely, seconds, streams)
+    for key in LENT_STREAMS:
+        elements, ms = _columns("elementwise_mlx", "elements", "ms", chip=key)
+        estimate = roofline(ops.elementwise((elements,), flops=0, dtype="fp32"), chip(key))
+        cold = np.asarray(estimate.bytes) > (chip(key).llc or 0)
+        yield _errors("elementwise", LENT, key, predict(estimate, key), ms / 1e3, cold)

@@ -78,7 +78,7 @@ class EngineConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     # format takes, and byte moved for each of their elements. None where another kernel does it.
     quantize: float = 0.0
     requantize: float = 0.0
-    # Whether keys and values that heads share may be read again for each of them, as in 2023.
+    # Whether keys and values that heads share are read again for each of them, as in 2023.
     repeats: bool = False
     source: str  # what it was fitted to
 

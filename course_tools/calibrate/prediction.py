@@ -32,8 +32,8 @@ STATES = ("burst", "sustained")  # a kernel that is timed alone, and one inside 
 _ONES = dict.fromkeys(("compute", "burst", "bandwidth", "stream", "misaligned"), 1.0)
 _PERFECT = Constants(**_ONES, overhead=0.0, overlap=math.inf, reload=0.0)
 # Whose kernels of the vector unit and collectives were measured; what others' are lent is in doubt
-# by so many times.
-MEASURED, SEVERAL = ("NVIDIA",), 3.0
+# by so many times: libraries for Apple's chips take four times as long over a softmax.
+MEASURED, SEVERAL = ("NVIDIA",), 4.0
 _APART = "tensorrt-llm"  # an engine that has such a kernel
 _QUANTIZED = "; the range allows for a kernel before a narrow product that quantizes its input"
 # In which order constants are put in.
@@ -139,8 +139,17 @@ def predict(
         state=in_state,
         engine=found.engine_name if step or found.engine.quantize else "",
         source_chip=found.source_chip,
-        evidence=evidence_of(_family(every, step), on, found.source_chip == on.key),
+        evidence=evidence_of(
+            _family(every, step), on, found.source_chip == on.key, not step or _tested(every)
+        ),
     )
+
+
+def _tested(every: list[Kernel]) -> bool:
+    """Whether steps of such kernels were measured: of models that attend and keep no state."""
+    works = [kernel.work for kernel in every if kernel.work is not None]
+    states = [work for work in works if work.kind == "other" and work.unit == "matrix"]
+    return not states and any(work.kind == "attention" for work in works)
 
 
 def _attention(kernel: Kernel, on: Accelerator, found: Calibration, kind: str) -> Likely:
@@ -149,7 +158,7 @@ def _attention(kernel: Kernel, on: Accelerator, found: Calibration, kind: str) -
     expected = np.maximum(attention_seconds(kernel, on, constants), kernel.bound.lower)
     least, most = constants.range.factors(found.log_sigma)
     low = np.clip(least * expected, kernel.bound.lower, expected)
-    return Likely(expected, low, most * expected, [], [], False, False)
+    return Likely(expected, low, most * expected, [], [], False)
 
 
 def _family(every: list[Kernel], step: bool) -> str:
@@ -213,10 +222,6 @@ def _allowance(one: Likely) -> str:
         said += (
             "; narrow weights as one engine's kernels widen them, and the range allows for "
             "one that hides it"
-        )
-    if one.again:
-        said += (
-            "; the range allows for an engine that reads shared keys and values again for each head"
         )
     return said
 

@@ -31,7 +31,7 @@ MEMORY, COMPUTE = 0.5, 8.0
 
 class Likely(NamedTuple):
     """An expected time, the ends of its range, and what the range allows for: see `extrapolation`
-    and `engine_differences`.
+    and `hidden_widening`.
     """
 
     expected: Any
@@ -40,7 +40,6 @@ class Likely(NamedTuple):
     outside: Any
     unlike: Any
     narrow: bool
-    again: bool
 
 
 class Extrapolation(NamedTuple):
@@ -63,12 +62,11 @@ def likely(
     if len(far.outside) + len(far.unlike) > 0:
         low = widen_end(expected, low, far.log_sigma)
         high = widen_end(expected, high, far.log_sigma)
-    ends = [expected, low, high]
-    low, high, narrow, again = engine_differences(every, chip, found, between, ends)
+    low, narrow = hidden_widening(every, chip, found, between, [expected, low])
     expected = np.maximum(expected, lower)
     low = np.minimum(np.maximum(low, lower), expected)
     high = np.maximum(high, expected)
-    return Likely(expected, low, high, far.outside, far.unlike, narrow, again)
+    return Likely(expected, low, high, far.outside, far.unlike, narrow)
 
 
 def sums(
@@ -87,6 +85,8 @@ def _with_gap(kernel: Any, chip: Any, found: Any, apart: Any, unpack: float) -> 
     """Time of the kernels of a kind, each so much `apart` from the next; a collective's latency has
     its launch in it already.
     """
+    if found.engine.repeats:
+        kernel = _again(kernel, chip)
     launched = np.asarray(kernel.bound.t_network) == 0
     before: Any = 0.0
     if not _of_mixture(kernel, found):  # whose constants have all around it
@@ -234,26 +234,20 @@ def _out(value: Any, name: str, found: Any) -> Any:
     return np.maximum(0.0, np.maximum(least - at, at - most))
 
 
-def engine_differences(
+def hidden_widening(
     every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any, likely: list[Any]
 ) -> list[Any]:
-    """The range's ends with what engines are known to do otherwise, each as one more independent
-    doubt; and which of these apply.
+    """The low end, with what an engine may hide as one more independent doubt, and whether it may:
+    narrow weights were measured in the kernels of one that does not hide their widening.
     """
-    # Narrow weights were measured in one engine's kernels; others may hide their widening. An
-    # engine of 2023 may read keys and values again for each head that shares them.
-    expected, low, high = likely
-    hidden, repeated = 0.0, 0.0
+    expected, low = likely
+    hidden = 0.0
     for kernel in every:
         hidden = hidden + _with_gap(kernel, chip, found, apart, 0.0)
-        repeated = repeated + _with_gap(_again(kernel), chip, found, apart, found.engine.unpack)
     narrow = bool(np.any(hidden < expected))
-    again = found.engine.repeats and bool(np.any(repeated > expected))
     if narrow:
         low = widen_end(expected, low, np.log(hidden / expected))
-    if again:
-        high = widen_end(expected, high, np.log(repeated / expected))
-    return [low, high, narrow, again]
+    return [low, narrow]
 
 
 def widen_end(expected: Any, end: Any, log_sigma: Any) -> Any:
@@ -262,13 +256,16 @@ def widen_end(expected: Any, end: Any, log_sigma: Any) -> Any:
     return expected * np.exp(np.where(np.asarray(end) < expected, -out, out))
 
 
-def _again(kernel: Any) -> Any:
-    """A decode step's attention if each head read its keys and values for itself."""
-    work, bound = kernel.work, kernel.bound
+def _again(kernel: Any, chip: Any) -> Any:
+    """A decode step's attention if each head reads its keys and values for itself: those that
+    another has read from the last-level cache, or from memory where nobody published its rate.
+    """
+    work, bound, at = kernel.work, kernel.bound, chip.parts
     if work is None or work.shape is None or not _attends(work):
         return kernel
     new, heads = np.asarray(work.shape[1]), np.asarray(work.shape[3])
     shared = np.asarray(work.shape[4])
-    times = np.where((new == 1) & (shared > 1), heads / shared, 1.0)
-    slower = replace(bound, t_memory=bound.t_memory * times)
-    return Kernel(slower, work)
+    rate = at.get("cache_reads", at.get("cache_width", 0.0) * (chip.clock or 0.0))
+    longer = np.maximum(heads / shared * chip.bandwidth / (rate or chip.bandwidth), 1.0)
+    times = np.where((new == 1) & (shared > 1), longer, 1.0)
+    return Kernel(replace(bound, t_memory=bound.t_memory * times), work)

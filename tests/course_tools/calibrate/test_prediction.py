@@ -24,6 +24,8 @@ from course_tools.calibrate import kernels as achieved
 from course_tools.calibrate.constants import FOLDER, CalibrationFile, nearest, to_toml
 from course_tools.calibrate.kernels import count_of, kernels_of
 from course_tools.calibrate.links import LinkConstants, Range
+from course_tools.counting.answers import ask
+from course_tools.counting.sources import named
 from course_tools.measured import published
 
 A100 = chip("a100-sxm-80")
@@ -266,23 +268,32 @@ def test_an_engine_may_hide_what_widening_takes():
 
 
 @pytest.mark.parametrize(
-    ("model", "engine", "wider"),
+    ("model", "shared"),
     [
-        ("llama-2-70b", "lmdeploy", True),
-        ("llama-2-70b", "typical", False),  # what engines do now
-        ("llama-2-7b", "lmdeploy", False),  # nothing is shared
-        ("deepseek-v3", "lmdeploy", False),  # one cache of all heads
+        ("llama-2-70b", 8),
+        ("llama-2-7b", 1),  # nothing is shared
+        ("deepseek-v3", 1),  # one cache of all heads
     ],
 )
-def test_shared_heads_may_be_read_again_by_an_engine_of_2023(model, engine, wider):
-    few, many = (
-        calibrate.predict(llm.decode(model, "h100-sxm", batch, 2048), "h100-sxm", engine=engine)
-        for batch in (1, 64)
+@pytest.mark.parametrize("key", ["h100-sxm", "a100-sxm-80", "l40s"])
+def test_an_engine_of_2023_reads_shared_heads_again_no_faster_than_the_last_level_cache(
+    model, shared, key
+):
+    step = llm.decode(model, key, 64, 4000)
+    found = calibrate.calibration(key, "bf16")
+    once, again = (
+        calibrate.predict(step, key, constants=msgspec.structs.replace(found, engine=engine))
+        for engine in (found.engine, msgspec.structs.replace(found.engine, repeats=True))
     )
-    grows = many.high / many.expected > 1.3 * few.high / few.expected
-    assert grows == wider
-    assert ("again for each head" in many.source) == wider
-    assert many.low / many.expected == pytest.approx(few.low / few.expected, rel=0.07)
+    more = again.expected / once.expected
+    assert (more > 1.2) == (shared > 1)
+    assert 1 <= more < shared + 1e-9
+
+
+@pytest.mark.parametrize(("key", "tested"), [("llama-3-8b", True), ("qwen3-next-80b-a3b", False)])
+def test_no_row_stands_behind_a_step_with_states(key, tested):
+    found = calibrate.predict(ask(named(key), A100, 1, 1024).step, A100)
+    assert found.evidence.endswith("rows") == tested
 
 
 def test_kernels_add_their_overhead():
