@@ -72,12 +72,14 @@ def plot(
     axes = base.figure.axes[0]
     shown = [*dict.fromkeys([*roofs, *others, *by_device])]
     color = {label: LINES[tone] for label, tone in zip(shown, tones(shown), strict=True)}
-    best = {id(row) for own in by_device.values() for row in _best(own)}
+    # Among many devices, dots are too many for names: the rows' table has them.
+    few = len(by_device) < 3
+    best = {id(row) for own in by_device.values() for row in _best(own) if few}
     for row, intensity, speed in here:
         style: Any = "none" if row.data == "zeros" else "full"
         own_style: Any = {"color": color[row.device], "fillstyle": style}
         axes.plot(intensity, speed, "o", markersize=5, zorder=4, **own_style)
-        if row.op == "outer" and row.device in roofs:
+        if few and row.op == "outer" and row.device in roofs:
             base.name_dot(said("naive"), intensity, speed, fontsize=8)
         if id(row) in best:
             label = row.dtype if row.device in roofs else f"{row.device} {row.dtype}"

@@ -201,6 +201,10 @@
   reveal();
   addEventListener("load", function () {
     document.fonts.ready.then(function () { if (!moved) reveal(); });
+    // So may what draws as it comes near, above the target.
+    var grown = new ResizeObserver(function () { if (!moved) reveal(); });
+    grown.observe(document.body);
+    setTimeout(function () { grown.disconnect(); }, 1000);
   });
 
   // What is wider than its box can be scrolled by keyboard. All is measured before anything changes: each change in
