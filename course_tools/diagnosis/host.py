@@ -88,7 +88,7 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
     none = rows.head.get("deviceProperties") == []  # Kineto looked for devices, and found none
     found.lack(
         shapes=not any(one.dims for one in rows.types if one.kind == OP),
-        chip=chip is None and not absent,
+        processor=chip is None and not absent,
         device=absent,
         ranks=spoken.any(),
         window=rows.kept < 1,
