@@ -440,13 +440,10 @@ def _advice(found: Account, cause: str, evidence: tuple[Evidence, ...]) -> str:
         return "silent"
     if names.call(what) == "allocates":
         return "allocator"
-    if (
-        names.host_work(what) == "loader"
-        and "processor" in found.lacks
-        and "cpu" not in found.lacks
-    ):
-        return "loader-cpu"
-    return names.host_work(what) or ("function" if names.FUNCTION.match(what) else cause)
+    work = names.host_work(what)
+    if work == "loader" and set(BOUNDS) & set(found.lacks) == {"processor"}:
+        return "loader-cpu"  # without a device, no memory is pinned for it
+    return work or ("function" if names.FUNCTION.match(what) else cause)
 
 
 def _evidence(found: Account, cause: str, window: float) -> tuple[Evidence, ...]:
