@@ -40,7 +40,7 @@ class Account:
     formats : by operator, seconds in each format that it computes in, where that is known.
     cold : whether the host does what every program does once, while the device waits.
     late : whether devices wait for each other more since some host is late than all else it costs.
-    kinds : seconds by what kernels do, of all devices; of a CPU, its operators.
+    kinds : `busy` of all devices by what their rows do; of a CPU, by what its operators do.
     when : of each device, all that is accounted for, ``"span"``; when it computes, or also copies,
         or also exchanges; is idle, by cause.
     """

@@ -173,17 +173,19 @@ def _kernels(found: Account, device: OnDevice, chip: Accelerator | None, units: 
 
 
 def _copies(found: Account, device: OnDevice) -> None:
-    """Copies that no kernel hides."""
-    rows = device.rows
-    others = rows.covered(device.places[rows.kind[device.places] != COPY])
-    exposed = device.busy.total - others.total
-    total = float(rows.dur[device.copy].sum()) or 1.0
-    for one in np.unique(rows.type[device.copy]):
-        members, about = device.copy[rows.type[device.copy] == one], rows.types[one]
-        seconds = float(rows.dur[members].sum()) * exposed / total * SECOND
-        found.add("copies", seconds, about.name, len(members))
-        moved = about.bytes * len(members)
-        found.operator(about.name, len(members), seconds, 0.0, 0.0, moved)
+    """Copies that no kernel hides, nor a collective; what fills memory is busy as they are."""
+    rows, kinds = device.rows, device.rows.kind[device.places]
+    exposed = device.busy.total - rows.covered(device.places[kinds != COPY]).total
+    beside = (device.works.total - device.compute.total) * SECOND
+    apart = device.places[kinds != KERNEL]
+    copied, total = (float(rows.dur[of].sum()) or 1.0 for of in (device.copy, apart))
+    for one in np.unique(rows.type[apart]):
+        members, about = apart[rows.type[apart] == one], rows.types[one]
+        took, calls, copies = float(rows.dur[members].sum()), len(members), about.kind == COPY
+        if copies:
+            found.add("copies", took * exposed / copied * SECOND, about.name, calls)
+        found.kinds["copy" if copies else "elementwise"] += took / total * beside
+        found.operator(about.name, calls, took / total * beside, 0.0, 0.0, about.bytes * calls)
 
 
 def _collectives(found: Account, every: list[OnDevice]) -> None:

@@ -57,11 +57,13 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
     double = bool(seconds[wide[every.which]].sum() > 0)
     saved = every.chained(seconds, np.flatnonzero((seconds > 0) & worker & ~calling))
     for one, members in zip(every.each, every.members, strict=True):
+        called = found.lost["launch-bound"]
         every.book(found, one, seconds[members], len(members), int(worker[members].sum()))
         small = members[calling[members]]
         found.add("launch-bound", float(seconds[small].sum()), one.name, len(small))
         rest = members[~calling[members]]
         _operator(found, one, seconds[rest], saved[rest], bandwidth, double)
+        found.kinds[one.kind] -= found.lost["launch-bound"] - called
     # Calling an operator is no work of the device: a CPU is idle that only does that.
     found.busy = busy.total * SECOND - found.lost["launch-bound"]
     quick, outside = rows.covered(places[calling & worker]), span.gaps(first, last)
@@ -86,7 +88,7 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
     none = rows.head.get("deviceProperties") == []  # Kineto looked for devices, and found none
     found.lack(
         shapes=not any(one.dims for one in rows.types if one.kind == OP),
-        chip=chip is None and not absent,
+        processor=chip is None and not absent,
         device=absent,
         ranks=spoken.any(),
         window=rows.kept < 1,

@@ -22,8 +22,8 @@ SHOWN = ("compute", "copies", "exchange", *WHOLES[0])
 # What is told of each operator besides, and what is asked of a chip.
 OPERATOR = ("distance", "small", "overcounted")
 CHIP = ("key", "short", "device_names", "bandwidth", "memory", "multiprocessors", "peaks")
-# Stretches of which a strip consists.
-PIECES = 120
+# Stretches of which a strip consists; operators that are listed; s from which a kind is.
+PIECES, LISTED, LEAST = 120, 6, 1e-9
 
 
 def dropped(read: Sequence[Rows], known: Sequence[specs.Accelerator]) -> dict[str, Any]:
@@ -47,10 +47,13 @@ def dropped(read: Sequence[Rows], known: Sequence[specs.Accelerator]) -> dict[st
     ends = [*every[0]] if every else [0.0, 0.0]
     held = (one.covered(ends[0], ends[-1]) for one in (host.inside, host.wait))
     works, waits = (SECOND * float(one) for one in held)
+    others = sorted(where.operators.values(), key=lambda one: -one[1])[LISTED:]
+    kinds = [one for one in where.kinds.items() if one[1] > LEAST]
     return {
         "found": found,
         "lost": where.lost,
-        "kinds": sorted(where.kinds.items(), key=lambda one: -one[1]),
+        "kinds": sorted(kinds, key=lambda one: -one[1]),
+        "rest": (LISTED, *(sum(one[i] for one in others) for i in (0, 1))),
         "strip": [one.tolist() for one in strip],
         "kernels": (len(kernels), SECOND * float(kernels.sum())),
         "host": (works - waits, waits),

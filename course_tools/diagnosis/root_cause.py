@@ -36,6 +36,8 @@ OUTWEIGHS = 2.5
 SMALL = 1e-6
 # Part of an idle loss that as much time beside a full queue makes doubtful.
 MISSING = 0.5
+# What a trace may lack, and yet tell which operators take most time.
+BOUNDS = ("chip", "processor", "cpu")
 # Operators that are listed.
 TOP = 10
 # Confidence of what is asked, not said: below a half; and of an exchange of which some ranks show,
@@ -126,8 +128,8 @@ class Diagnosis(NamedTuple):
         multiprocessors told which chip it is.
     like : keys of the chips that it may be, where they did not.
     cannot_tell : keys of what the trace does not show: ``"graph"``, ``"shapes"``, ``"host"``,
-        ``"device"``, ``"chip"``, ``"ranks"``, ``"window"``, ``"cpu"``, ``"call"``; the first three
-        of Nsight Systems with ``"nsys-"`` before them.
+        ``"device"``, ``"chip"``, of a CPU ``"processor"``, ``"ranks"``, ``"window"``, ``"cpu"``,
+        ``"call"``; the first three of Nsight Systems with ``"nsys-"`` before them.
     path : what the trace answers to the questions of the flow, as far as the cause: pairs of a
         question's key and ``"yes"``, ``"mostly"``, ``"no"`` or ``"not-known"``.
     busy : share of the whole time in which a device computes or copies; a collective that nothing
@@ -199,8 +201,8 @@ def judged(
     without = [i for i, one in enumerate(read) if not np.isin(one.kind, ON_DEVICE).any()]
     if len(read) > 1 and without:
         raise CourseError(
-            f"{read[without[0]].file} holds no rows of a device: several traces are read "
-            f"together where each is of a rank with one"
+            f"{read[without[0]].file} holds no rows of a device, so it is no rank beside others: "
+            f"give the traces one at a time"
         )
     if not without:
         listed = rows.head.get("deviceProperties")
@@ -411,7 +413,9 @@ def _answers(
     if one and one.bound and chip is not None:
         answers["memory"] = "yes" if one.bytes / chip.bandwidth >= 0.99 * one.bound else "no"
     wide = dtype in names.WIDE and kind == "product"
-    answers["fast-unit"] = "no" if wide else "yes" if dtype else "not-known"
+    # On what nobody knows, only what a format loses tells whether another one is faster.
+    told = dtype and ((one and one.bound) or shows("wrong-format"))
+    answers["fast-unit"] = "not-known" if not told else "no" if wide else "yes"
     return answers
 
 
@@ -422,8 +426,10 @@ def _advice(found: Account, cause: str, evidence: tuple[Evidence, ...]) -> str:
     what = evidence[0].what if evidence else ""
     if cause == "strided" and names.operator_kind(what) == "product":
         return "misaligned"
-    if cause == "unknown" and not [one for one in found.lacks if one not in ("chip", "cpu")]:
+    if cause == "unknown" and not [one for one in found.lacks if one not in BOUNDS]:
         return "operators" if found.lacks else "spread"
+    if cause == "at-roof" and not any(one[2] for one in found.operators.values()):
+        return "operators"  # without a bound, nothing shows that none is left to tune
     if cause != "host-bound" or not what:
         return cause
     if found.late:
@@ -434,7 +440,10 @@ def _advice(found: Account, cause: str, evidence: tuple[Evidence, ...]) -> str:
         return "silent"
     if names.call(what) == "allocates":
         return "allocator"
-    return names.host_work(what) or ("function" if names.FUNCTION.match(what) else cause)
+    work = names.host_work(what)
+    if work == "loader" and set(BOUNDS) & set(found.lacks) == {"processor"}:
+        return "loader-cpu"  # without a device, no memory is pinned for it
+    return work or ("function" if names.FUNCTION.match(what) else cause)
 
 
 def _evidence(found: Account, cause: str, window: float) -> tuple[Evidence, ...]:

@@ -90,7 +90,7 @@ def test_several_files_are_ranks_of_one_run(visit, tmp_path):
     assert diagnose(files).cause in given(opened(visit), *files)
 
 
-def test_a_file_of_another_kind_gets_a_sentence_and_the_command(visit, tmp_path):
+def test_a_file_that_is_no_trace_gets_a_sentence_and_no_command(visit, tmp_path):
     page = opened(visit)
     whole = gzip.decompress(seeded("copies").read_bytes())
     for name, content, said in (
@@ -103,8 +103,10 @@ def test_a_file_of_another_kind_gets_a_sentence_and_the_command(visit, tmp_path)
         found = given(page, tmp_path / name)
         assert found.startswith(f"{name} ")
         assert said in found
-        assert t("trace-command") not in page.inner_text(".trace-answer")  # nothing was found
-        assert name in page.inner_text(".trace-command")
+        assert not page.query_selector(".trace-answer *")  # nothing was found, nor would be
+    (tmp_path / "packed.json.zst").write_bytes(b"\x28\xb5\x2f\xfd0000")
+    given(page, tmp_path / "packed.json.zst")
+    assert "diagnose packed.json.zst" in page.inner_text(".trace-command")
 
 
 def test_what_the_diagnosis_refuses_is_said_in_its_words(visit, tmp_path):

@@ -141,7 +141,7 @@ class Stream:
             for begins, said in _OTHERS.items():
                 if re.match(begins, self._buffer):
                     raise CourseError(f"{self.path.name} {said}")
-            raise self._error("does not begin as JSON does", self._here)
+            raise self._error("is not a trace, since it does not begin as JSON does", self._here)
         self._at += 1
         # The format lets a list of events lack its end: a program that stopped wrote it.
         yield from self._events("]", "") if first == "[" else self._members()

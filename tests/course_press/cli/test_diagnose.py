@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from course_tools import diagnosis
 from course_tools.diagnosis import differences, gaps, ncu
 from course_tools.diagnosis.reading import names
+from course_tools.diagnosis.root_cause import BOUNDS
 from course_book.text import in_language, t
 from course_press.cli.app import app
 from tests.course_tools.diagnosis.nsight import details
@@ -73,9 +74,10 @@ def test_every_key_that_a_verdict_has_is_put_into_words():
         "misaligned",
         "spread",
         "function",
+        "loader-cpu",
     ):
         assert t(f"advice-{advice}")
-    for key in ("graph", "shapes", "host", "device", "chip", "ranks", "window", "cpu", "call"):
+    for key in ("graph", "shapes", "host", "device", "ranks", "window", "call", *BOUNDS):
         assert t(f"lacks-{key}")
 
 

@@ -187,6 +187,16 @@ def test_a_file_that_is_no_trace_is_refused_by_its_kind(tmp_path):
             assert reason(said) == reason(str(refused.value))
 
 
+@needs_node
+def test_recordings_without_a_device_are_not_read_as_ranks(tmp_path):
+    made = others.drawn(others.unfused, 0.2, rows=lambda pen: pen.rows[:-1:3])
+    files = written(tmp_path, [made, made])
+    (told,) = read_by_page(tmp_path, files)
+    with pytest.raises(CourseError, match=re.escape(told["said"])):
+        diagnose(files)
+    assert told["why"] == "ranks"
+
+
 def reason(said):
     """Without what only the library knows: where in the file, and in its parser's words why."""
     return re.sub(r" at byte \d+, line \d+| \([^)]*\)", "", said)

@@ -584,13 +584,28 @@ def test_operators_of_a_machine_without_a_device_compute_on_its_cpu(tmp_path):
         pen.host += 5_020.0
     trace = pen.trace()
     listed, silent = (found(tmp_path, trace | {"deviceProperties": of}) for of in ([], None))
-    assert (
-        (listed.cause, listed.advice) == (silent.cause, silent.advice) == ("host-bound", "loader")
-    )
-    assert "cpu" not in listed.cannot_tell
+    assert listed.cause == silent.cause == "host-bound"
+    # What is pinned is copied to a device: that helps where there may be one.
+    assert (listed.advice, silent.advice) == ("loader-cpu", "loader")
+    assert listed.cannot_tell == ("shapes", "processor")
     assert listed.confidence > 0.8
     assert "cpu" in silent.cannot_tell
     assert silent.confidence < 0.5
+
+
+@pytest.mark.parametrize("dtype", ["float", "c10::BFloat16"])
+def test_large_products_of_a_cpu_are_at_no_bound_that_is_known(tmp_path, dtype):
+    pen = Pen()
+    given = {"Input Dims": [[1024, 1024]] * 2, "Input type": [dtype] * 2}
+    for _ in range(30):
+        pen.row("cpu_op", "aten::mm", pen.host, 20_000.0, 77, 77, **given)
+        pen.host += 20_010.0
+    one = found(tmp_path, pen.trace() | {"deviceProperties": []})
+    assert (one.cause, one.advice) == ("at-roof", "operators")
+    assert one.confidence < 0.5
+    said = dict(one.path)
+    assert {said[key] for key in ("near", "memory", "fast-unit")} == {"not-known"}
+    assert "chip" not in one.cannot_tell  # the spec table has none to name
 
 
 def test_advice_for_a_gap_without_a_row_asks_for_what_is_not_there():
