@@ -29,7 +29,7 @@ START = {"launch": 4e-5, "first": 0.02, "bandwidth": 1.1, "sequence": 1e-5, "rou
 ENOUGH = 0.01  # by so much, a logarithm, misses must fall
 # Services that constants are fitted to, and the most users of one: more take long to simulate.
 MANY, FEWER, USERS = 30, 20, 128
-OUT = 10  # percent of measurements that a range leaves out on either side
+OUT = 8  # percent of measurements that a range leaves out on either side
 MOST = 0.4  # a logarithm from which a miss counts no more: services that guess, or that start up
 
 
