@@ -138,7 +138,10 @@ def _fused(parts: list[Estimate]) -> Kernel | None:
     t_math, t_memory, t_network, flops, moved, columns = none, none, none, none, none, none
     for part in parts:
         one = product(part.work)
-        if one is None or first is None or not _same_rows(one, first):
+        if one is None or first is None:
+            return None
+        same = np.array_equal(one.B, first.B) and np.array_equal(one.D, first.D)
+        if not (same and np.array_equal(one.groups, first.groups)):
             return None
         t_math, t_memory = t_math + part.t_math, t_memory + part.t_memory
         t_network = t_network + part.t_network
@@ -151,11 +154,6 @@ def _fused(parts: list[Estimate]) -> Kernel | None:
         t_math, t_memory, t_network, flops, moved, work.kernels, work=whole, chip=parts[0].chip
     )
     return Kernel(bound, whole)
-
-
-def _same_rows(one: Any, other: Any) -> bool:
-    same = np.array_equal(one.B, other.B) and np.array_equal(one.D, other.D)
-    return same and np.array_equal(one.groups, other.groups)
 
 
 def product(work: Work | None) -> Product | None:

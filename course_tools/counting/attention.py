@@ -77,21 +77,15 @@ def attention_layer(kind: str, context: ArrayLike, kv: str = "bf16") -> LayerAtt
     if kind == "sparse":
         near = _sized("deepseek-v3", np.minimum(seen, config["index_topk"]), kv)
         kept = _sized("deepseek-v3", seen, kv).kept - near.kept
-        size = 1, config["index_head_dim"]
-        scores = _own(
-            seen, config["index_n_heads"], size, INDEXED, value_dim=1, values_in_keys=True
-        )
-        return near.plus(scores).plus(LayerAttention(kept, 0.0, 0.0))
+        # An indexer's keys, of one head, are its values too.
+        heads, width = config["index_n_heads"], config["index_head_dim"]
+        how: Any = {"causal": True, "kv": INDEXED, "value_dim": 1, "values_in_keys": True}
+        scores = ops.attention(1, 1, seen, heads, 1, width, **how)
+        kept = kept + width * itemsize(INDEXED) * seen
+        return near.plus(LayerAttention(kept, scores.flops, scores.bytes))
     far, share = _sized(key, seen, kv), 1 / config["full_attention_interval"]
     linear = _sized(key, seen, kv, "state")
     return LayerAttention(0.0, 0.0, 0.0).plus(far, share).plus(linear, 1 - share)
-
-
-def _own(seen: Numbers, heads: int, size: tuple[int, int], kv: str, **more: Any) -> LayerAttention:
-    """A layer with keys of so many heads and such a width, and values, if these are not in keys."""
-    work = ops.attention(1, 1, seen, heads, *size, causal=True, kv=kv, **more)
-    token = size[0] * size[1] * (1 if more else 2) * itemsize(kv)
-    return LayerAttention(token * seen, work.flops, work.bytes)
 
 
 def _sized(key: str, seen: Numbers, kv: str, name: str = "attention") -> LayerAttention:

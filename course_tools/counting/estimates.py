@@ -4,7 +4,7 @@ on it computes longer than it moves bytes.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, TypeAlias
@@ -157,20 +157,16 @@ def _chain(
         names = list(dict.fromkeys(one.name for one in every))
         more = [f"{len(names) - _SHOWN}"] if len(names) > _SHOWN else []
         work = _work(every[0], sum(one.flops for one in every), moved, fm)
-        where = _together(one.where for one in every)
+        # What their paths have in common at the beginning.
+        paths = [(alike(one) or "model").split(".") for one in {one.where: 0 for one in every}]
+        same = takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
+        where = ".".join(part for part, *_ in same) or "model"
         yield where, "+".join(names[:_SHOWN] + more), work, every[0].times
 
 
 def alike(name: str) -> str:
     """A module's path, the same for all layers."""
     return re.sub(r"\.\d+(?=\.|$)", ".*", name)
-
-
-def _together(paths: Iterable[str]) -> str:
-    """What paths have in common at their beginning."""
-    every = [(alike(path) or "model").split(".") for path in dict.fromkeys(paths)]
-    same = takewhile(lambda parts: len(set(parts)) == 1, zip(*every, strict=False))
-    return ".".join(part for part, *_ in same) or "model"
 
 
 def activations(trace: Trace, fm: Formats) -> float:

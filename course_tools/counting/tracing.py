@@ -243,8 +243,12 @@ class Recorder:
         rows, inner, columns, groups = rules.product([tuple(one.shape) for one in pair])
         weighs = any(self.storage(one) in self.own for one in pair)
         reads, writes = self.accesses(given, weight=True), self.accesses(out)
-        routing = None
-        if weighs and (routing := self._routed(groups)) is not None:
+        # With an expert that stands for all, or with all of them.
+        choice, many = self.choices[-1], self.everyone
+        routing = choice if weighs and choice is not None and choice.loops else None
+        if weighs and routing is None and many is not None and groups == many[0] > many[1]:
+            routing = Routing(*many, self.tokens)
+        if routing is not None:
             # Parameters first, of all experts; where each token's row meets every expert in this
             # code, only those rows that it chose count.
             first = next(one for one in reads if one.storage in self.own)
@@ -264,15 +268,6 @@ class Recorder:
         bits = any(kind.isdigit() for kind in formats)  # integers, on whichever unit
         arithmetic = wide or ("int8" if bits else "matmul" if weighs else "attention")
         self._multiplied(name, (rows, inner, columns, groups), reads, writes, arithmetic, routing)
-
-    def _routed(self, groups: int) -> Routing | None:
-        """The routing of a product with an expert that stands for all, or with all of them."""
-        choice = self.choices[-1]
-        if choice is not None and choice.loops:
-            return choice
-        if self.everyone is not None and groups == self.everyone[0] > self.everyone[1]:
-            return Routing(*self.everyone, self.tokens)
-        return None
 
     def _convolution(self, given: list[Any], out: Any, transposed: bool) -> None:
         """Note a convolution: a filter of a channel's own runs on the vector unit."""

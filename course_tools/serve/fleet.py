@@ -343,7 +343,14 @@ def _serve(
     users: int = 0,
 ) -> dict[int, int]:
     """Run the requests that are not done, as they come; which replica took each."""
-    choose, placed = _router(router, pool), dict[int, int]()
+    turn, placed = itertools.count(), dict[int, int]()
+
+    def choose(one: Sequence) -> int:
+        if router == "least-loaded":
+            return min(range(len(pool)), key=lambda i: pool[i].load)
+        own = router == "prefix" and one.group >= 0
+        return (one.group if own else next(turn)) % len(pool)
+
     for one in line[users:] if users else ():
         placed[one.number] = chosen = one.number % users % len(pool)
         pool[chosen].after.append(one)
@@ -359,15 +366,6 @@ def _serve(
     for each in pool:
         each.run()
     return placed
-
-
-def _router(router: str, pool: list[Replica]) -> Callable[[Sequence], int]:
-    turn = itertools.count()
-    if router == "least-loaded":
-        return lambda _: min(range(len(pool)), key=lambda i: pool[i].load)
-    if router == "prefix":
-        return lambda one: one.group % len(pool) if one.group >= 0 else next(turn) % len(pool)
-    return lambda _: next(turn) % len(pool)
 
 
 def _carry_caches(line: Many[Sequence], first: Many[Sequence], token: float) -> list[Sequence]:
