@@ -267,10 +267,8 @@ def transformer(given: Transformer | str, *, windows: bool = False) -> Transform
     """The model itself or of this key, refused where its `windows` are not counted."""
     found: Any = model(given) if isinstance(given, str) else given
     if not isinstance(found, Transformer):
-        said = shown(getattr(found, "key", found))
-        raise CourseError(
-            f"model must be a transformer or its key (got {said}): course_lib.resnet has convnets"
-        )
+        given = getattr(found, "key", found)
+        raise unfit("model", "be a transformer or its key", given, "course_lib.resnet has convnets")
     if (found.windowed or found.recurrent) and not windows:
         raise CourseError(
             f"model {found.key or found.name!r} has layers that look at a window only or keep a "

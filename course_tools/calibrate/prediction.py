@@ -107,10 +107,8 @@ def predict(
     True
     """
     if not isinstance(estimate, Estimate):
-        raise CourseError(
-            f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, chip) or "
-            f"llm.decode(...)"
-        )
+        remedy = "pass roofline(work, chip) or llm.decode(...)"
+        raise checks.unfit("estimate", "be an Estimate", estimate, remedy)
     on = accelerator(chip)
     every = kernels_of(estimate)
     for kernel in every:
@@ -281,9 +279,7 @@ def constants_of(
     if isinstance(given, Calibration):
         return given
     if not isinstance(given, str | Path):
-        raise CourseError(
-            f"constants must be a Calibration, or the path of a file of them (got {shown(given)})"
-        )
+        raise checks.unfit("constants", "be a Calibration, or the path of a file of them", given)
     return from_file(Path(given), dtype, engine)
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, Unpack
 
 from course_lib.core import Estimate
-from course_lib.core.checks import CourseError, count, flag, shown
+from course_lib.core.checks import CourseError, count, flag, shown, unfit
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator
 from course_lib.specs.configurations import Declared, attending
@@ -145,10 +145,9 @@ def ask(
     limit = named.limit
     length = min(_USUAL, limit or _USUAL) if context is None else count("context", context)
     if limit is not None and named.config is not None and length > limit:
-        raise CourseError(
-            f"context must be at most the {limit} tokens that {named.name!r} was made for (got "
-            f"{length}): to ask what more would cost, raise that number in its config"
-        )
+        wanted = f"be at most the {limit} tokens that {named.name!r} was made for"
+        remedy = "to ask what more would cost, raise that number in its config"
+        raise unfit("context", wanted, length, remedy)
     one = named.model
     if (
         isinstance(one, Transformer)

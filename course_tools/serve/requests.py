@@ -148,10 +148,8 @@ def closed_workload(
 
 def _few(name: str, requests: int) -> int:
     if requests > MOST:
-        raise CourseError(
-            f"{name} must be at most {MOST} (got {requests}): each is simulated and kept in "
-            f"memory, and no percentile of so many moves for more"
-        )
+        why = "each is simulated and kept in memory, and no percentile of so many moves for more"
+        raise checks.unfit(name, f"be at most {MOST}", requests, why)
     return requests
 
 
