@@ -24,13 +24,7 @@ NO_TIME = "counted while Triton's interpreter ran it on a CPU: no time there mea
 # Relative error above which a result is wrong, whatever its format.
 RIGHT = 0.01
 # By kernel, the function that launches it.
-FUNCTIONS = {
-    "add": "add",
-    "fused": "bias_gelu_dropout",
-    "softmax": "softmax",
-    "matmul": "matmul",
-    "attention": "attention",
-}
+FUNCTIONS = {kernel: kernel for kernel in OPS} | {"fused": "bias_gelu_dropout"}
 DROPPED = 0.1
 # Rows of a result that are compared with float64.
 CHECKED = 64

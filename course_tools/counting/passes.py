@@ -287,7 +287,11 @@ class _Run:
 
 
 def _wrap(layer: Any, recorder: Recorder, seen: dict[Any, _Run]) -> Any:
-    original, kind, place = layer.forward, _kind(layer), _place(layer)
+    original, kind = layer.forward, _kind(layer)
+    # The number of the layer in a cache, if its modules agree on one.
+    told = [vars(one).get(key) for one in layer.modules() for key in ("layer_idx", "layer_id")]
+    numbers = {one for one in told if isinstance(one, int)}
+    place = numbers.pop() if len(numbers) == 1 else None
     tensor, names = recorder.torch.Tensor, list(inspect.signature(original).parameters)
 
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -311,7 +315,12 @@ def _wrap(layer: Any, recorder: Recorder, seen: dict[Any, _Run]) -> Any:
             run.last = len(recorder.operations)
             run.cache = [one for cache in caches for one in _layer(cache, place)]
             return run.out
-        _extend(caches, place)
+        for cache in caches:  # gets a part for this layer
+            if hasattr(cache, "is_updated"):  # of an encoder and a decoder, which holds two others
+                cache.is_updated[place] = True
+            else:
+                lacking = range(place + 1 - len(cache.layers))
+                cache.layers.extend(cache.layer_class_to_replicate() for _ in lacking)
         mine = [one for cache in caches for one in _layer(cache, place)]
         if len(mine) != len(run.cache):
             return original(*args, **kwargs)  # a cache of its own making
@@ -355,16 +364,6 @@ def _mapped(thing: Any, stand: dict[int, Any], recorder: Recorder, *, same: bool
     return thing
 
 
-def _extend(caches: list[Any], place: Any) -> None:
-    """Let caches have a part for this layer."""
-    for cache in caches:
-        if hasattr(cache, "is_updated"):  # of an encoder and a decoder, which holds two others
-            cache.is_updated[place] = True
-        else:
-            lacking = range(place + 1 - len(cache.layers))
-            cache.layers.extend(cache.layer_class_to_replicate() for _ in lacking)
-
-
 def _kind(layer: Any) -> Any:
     """How a layer is built: classes, switches, and shapes of what it holds."""
     return tuple(
@@ -385,15 +384,6 @@ def _kind(layer: Any) -> Any:
         )
         for name, module in layer.named_modules()
     )
-
-
-def _place(layer: Any) -> int | None:
-    """The number of the layer in a cache; `None` where its modules do not agree on one."""
-    every = [
-        vars(module).get(key) for module in layer.modules() for key in ("layer_idx", "layer_id")
-    ]
-    numbers = {one for one in every if isinstance(one, int)}
-    return numbers.pop() if len(numbers) == 1 else None
 
 
 def _caches(things: Any) -> list[Any]:
