@@ -197,13 +197,10 @@ def peak_met(peaks: Any, unit: str, dtype: str) -> float | None:
 
 def suited_to(work: Any, chip: Any) -> Any:
     """A product as work of the vector unit, where a chip has no other and publishes its rate."""
-    if work.unit != "matrix" or _has_matrix(chip.peaks) or "vector." + work.dtype not in chip.peaks:
+    fast = len([name for name in chip.peaks if name.startswith("matrix.")]) > 0
+    if work.unit != "matrix" or fast or "vector." + work.dtype not in chip.peaks:
         return work
     return replace(work, unit="vector")
-
-
-def _has_matrix(peaks: Any) -> bool:
-    return len([name for name in peaks if name.startswith("matrix.")]) > 0
 
 
 def models() -> tuple[str, ...]:

@@ -136,7 +136,12 @@ def predict(
         least, most = alone.range.factors(found.log_sigma)
         low = np.clip(least * expected, bound, expected)
         one = Likely(expected, low, most * expected, [], [], False)
-    apart = one.high if step else _quantized_apart(every, on, given, one)
+    apart = one.high
+    if not step and not given.engine.quantize:
+        # An engine may bring a narrow product's activations into its format by a kernel before it.
+        other = msgspec.structs.replace(given, engine=engines()[_APART])
+        doubt = np.log(np.maximum(sums(every, on, other, 0.0, False)[0] / one.expected, 1.0))
+        apart = widen_end(one.expected, one.high, doubt)
     return Prediction(
         plain(one.expected),
         plain(one.low),
@@ -178,17 +183,6 @@ def _foreign(found: Calibration, on: Accelerator) -> Calibration:
         return found
     log_sigma = math.hypot(found.log_sigma, math.log(SEVERAL))
     return msgspec.structs.replace(found, log_sigma=log_sigma)
-
-
-def _quantized_apart(every: list[Kernel], on: Accelerator, found: Calibration, one: Likely) -> Any:
-    """The high end where an engine that does not say may bring a narrow product's activations into
-    its format by a kernel before it.
-    """
-    if found.engine.quantize:
-        return one.high
-    given = msgspec.structs.replace(found, engine=engines()[_APART])
-    doubt = np.log(np.maximum(sums(every, on, given, 0.0, False)[0] / one.expected, 1.0))
-    return widen_end(one.expected, one.high, doubt)
 
 
 def _in_state(found: Calibration, state: str) -> Calibration:

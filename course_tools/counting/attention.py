@@ -14,17 +14,10 @@ from course_lib.specs.configurations import attending
 from course_lib.workloads.precision import formats
 from course_lib.workloads.transformer import operators
 from course_lib.workloads.weights import cache_bytes, state_bytes
+from course_tools.counting.quantization import CALLED
 from course_tools.counting.sources import configured
 
-MODELS = {
-    "full": "llama-2-7b",
-    "grouped": "llama-3-8b",
-    "latent": "deepseek-v3",
-    "sliding": "gpt-oss-120b",
-    "sparse": "deepseek-v3.2-exp",
-    "linear": "qwen3-next-80b-a3b",
-    "hybrid": "qwen3-next-80b-a3b",
-}
+MODELS: dict[str, str] = CALLED["attention"]
 # Format of an indexer's keys, whatever the cache is in: fp8, and 128 numbers share an fp32 scale,
 # so that 64 have 16 bits of it. Its own code keeps them so [deepseek-v3.2-readme].
 INDEXED = "fp8/64"

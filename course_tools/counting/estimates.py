@@ -173,15 +173,9 @@ def activations(trace: Trace, fm: Formats) -> float:
     """Bytes that the operator with the most of them reads and writes beside what outlives the
     step: weights, cache and results.
     """
-    sizes = (
-        sum(
-            size_of(each, fm)
-            for each in (*one.reads, *one.writes)
-            if each.storage not in trace.kept
-        )
-        for one in trace.operations
-    )
-    return max(sizes, default=0.0)
+    every = ([*one.reads, *one.writes] for one in trace.operations)
+    sizes = ([size_of(each, fm) for each in of if each.storage not in trace.kept] for of in every)
+    return max(map(sum, sizes), default=0.0)
 
 
 def estimate(trace: Trace, chip: Accelerator, fm: Formats, *, fused: bool = True) -> Estimate:
@@ -365,13 +359,8 @@ def footprint(
 
 def matrices_of(built: Built, trace: Trace) -> dict[int, str]:
     """The matrices of a model by their memory: what its products read, in every layer alike."""
-    read = {
-        each.storage
-        for one in trace.operations
-        if one.kind in ("matmul", "convolution")
-        for each in one.reads
-        if each.format == "w"
-    }
+    products = [one for one in trace.operations if one.kind in ("matmul", "convolution")]
+    read = {each.storage for one in products for each in one.reads if each.format == "w"}
     every = [(memory, name) for memory, name, one in built.held if one.dim() > 1]
     met = {alike(name) for memory, name in every if memory in read}
     return {memory: name for memory, name in every if alike(name) in met}

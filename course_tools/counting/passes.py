@@ -366,24 +366,14 @@ def _mapped(thing: Any, stand: dict[int, Any], recorder: Recorder, *, same: bool
 
 def _kind(layer: Any) -> Any:
     """How a layer is built: classes, switches, and shapes of what it holds."""
-    return tuple(
-        (
-            name,
-            type(module),
-            tuple(
-                (key, tuple(one.shape), one.dtype)
-                for of in (module._parameters, module._buffers)
-                for key, one in of.items()
-                if one is not None
-            ),
-            tuple(
-                (key, value)
-                for key, value in sorted(vars(module).items())
-                if isinstance(value, _PLAIN) and not _OF_PLACE.search(key)
-            ),
-        )
-        for name, module in layer.named_modules()
-    )
+    found = []
+    for name, module in layer.named_modules():
+        held = [*module._parameters.items(), *module._buffers.items()]
+        shapes = [(key, tuple(one.shape), one.dtype) for key, one in held if one is not None]
+        plain = {key: one for key, one in vars(module).items() if isinstance(one, _PLAIN)}
+        switches = [(key, plain[key]) for key in sorted(plain) if not _OF_PLACE.search(key)]
+        found.append((name, type(module), tuple(shapes), tuple(switches)))
+    return tuple(found)
 
 
 def _caches(things: Any) -> list[Any]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from course_tools.counting import rules
+from course_tools.counting.quantization import DTYPES
 from course_tools.counting.records import STEPS, Access, Operation, Routing, Trace
 from course_tools.counting.rewriting import index, lessen
 
@@ -56,7 +57,13 @@ class Recorder:
         self.path: list[str] = [""]
         self.modules: list[Any] = [module]
         self.choices: list[Routing | None] = [None]
-        self.everyone = _experts_of(getattr(module, "config", None))
+        # How many experts a configuration names, and how many a token visits.
+        config = getattr(module, "config", None)
+        config = getattr(config, "text_config", config)
+        counts = (getattr(config, name, None) for name in ("num_local_experts", "num_experts"))
+        every = next((one for one in counts if isinstance(one, int)), None)
+        active = getattr(config, "num_experts_per_tok", None)
+        self.everyone = (every, active) if every and isinstance(active, int) else None
         self.starts: list[int] = []
         self.fetched: dict[str, tuple[Any, ...]] = {}  # what a cache gave last, by the way
         self.given: set[int] = set()
@@ -66,13 +73,8 @@ class Recorder:
         self.alive: dict[int, Any] = {}  # storages, so that no number is given twice
         self.cached: set[int] = set()
         self.own = {self.storage(one): float(one.numel()) for one in module.parameters()}
-        self.formats = {
-            torch.float64: "fp64",
-            torch.float32: "fp32",
-            torch.float16: "fp16",
-            torch.bfloat16: "bf16",
-            dtype: "x",
-        }
+        self.formats = {getattr(torch, name): short for name, short in DTYPES.items()}
+        self.formats |= {torch.float64: "fp64", dtype: "x"}
 
     def storage(self, tensor: Any) -> int:
         """The number of a tensor's memory."""
@@ -496,15 +498,6 @@ def _scaled(
         query, key, value = (one.unsqueeze(1) for one in (query, key, value))
         return _scaled(recorder, query, key, value, attn_mask, 0.0, is_causal).squeeze(1)
     return recorder.attention(query, key, value, causal=is_causal or hidden, besides=(attn_mask,))
-
-
-def _experts_of(config: Any) -> tuple[int, int] | None:
-    """How many experts a configuration names, and how many a token visits."""
-    config = getattr(config, "text_config", config)
-    counts = (getattr(config, name, None) for name in ("num_local_experts", "num_experts"))
-    every = next((one for one in counts if isinstance(one, int)), None)
-    active = getattr(config, "num_experts_per_tok", None)
-    return (every, active) if every and isinstance(active, int) else None
 
 
 def _choice_of(given: list[Any], module: Any) -> Routing | None:

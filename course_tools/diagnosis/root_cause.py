@@ -377,9 +377,7 @@ def _observed(
         moves = fork.key == "memory" and cause in ("wrong-format", "at-roof")
         # What goes as a whole, as softmax from attention, need not be near its bound.
         moves |= fork.key == "near" and cause == "unfused-elementwise" and all_of
-        if answer == fork.answer and not moves:
-            return tuple(passed), False
-        if i == ends[-1]:
+        if (answer == fork.answer and not moves) or i == ends[-1]:
             return tuple(passed), False
     return tuple(passed), cause == "at-roof"
 
