@@ -107,8 +107,9 @@ def predict(
     True
     """
     if not isinstance(estimate, Estimate):
-        remedy = "pass roofline(work, chip) or llm.decode(...)"
-        raise checks.unfit("estimate", "be an Estimate", estimate, remedy)
+        raise checks.unfit(
+            "estimate", "be an Estimate", estimate, "pass roofline(work, chip) or llm.decode(...)"
+        )
     on = accelerator(chip)
     every = kernels_of(estimate)
     for kernel in every:

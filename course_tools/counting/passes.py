@@ -291,7 +291,7 @@ def _wrap(layer: Any, recorder: Recorder, seen: dict[Any, _Run]) -> Any:
     # The number of the layer in a cache, if its modules agree on one.
     told = [vars(one).get(key) for one in layer.modules() for key in ("layer_idx", "layer_id")]
     numbers = {one for one in told if isinstance(one, int)}
-    place = numbers.pop() if len(numbers) == 1 else None
+    place: Any = numbers.pop() if len(numbers) == 1 else None
     tensor, names = recorder.torch.Tensor, list(inspect.signature(original).parameters)
 
     def forward(*args: Any, **kwargs: Any) -> Any:

@@ -356,7 +356,7 @@ def _narrower(at: Computation, one: Instruction, value: str, dtype: str) -> str:
             return ""
         for made in map(at.instructions.get, one.operands):  # from which format; empty for none
             source = made.operands[:1] if made and made.opcode == "convert" else ()
-            before = at.instructions.get(*source) if source else None
+            before = at.instructions.get(source[0]) if source else None
             behind.add(before.arrays[0].dtype if before and before.arrays else "")
     elif len(behind) > 1:
         return ""
