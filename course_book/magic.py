@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from course_lib import CourseError
 from course_lib.bench.device import machine
 from course_lib.bench.operands import arrays
 from course_lib.bench.record import sample
-from course_lib.core.checks import shown, unfit
+from course_lib.core.checks import unfit
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 from course_tools.counting import count
@@ -85,10 +84,8 @@ def counted(
     name = getattr(function, "__name__", type(function).__name__)
     tensors = [one for one in (*inputs, *named.values()) if hasattr(one, "storage_offset")]
     if not tensors and not hasattr(function, "parameters"):
-        raise CourseError(
-            f"{name} must be called with a tensor of torch (got {shown(inputs)}): what NumPy does "
-            f"cannot be counted"
-        )
+        why = "what NumPy does cannot be counted"
+        raise unfit(name, "be called with a tensor of torch", inputs, why)
     step = count(function, *inputs, **named).on(on)
     found, spread, _ = expected(step, on)
     device = "cuda" if any(one.device.type == "cuda" for one in tensors) else "cpu"

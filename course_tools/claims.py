@@ -7,7 +7,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -49,6 +48,8 @@ _LAUNCH = 5e-6
 _LITTLE = 1e-6
 # What may be claimed: its unit, and whether more of it is faster.
 SPEEDS = load_toml(DATA / "claims.toml", dict[str, tuple[str, bool]])
+# What names of columns mean, and the factor to the unit of a claim.
+COLUMNS = {one["name"]: one for one in read_rows(DATA / "claims.csv", dict)}
 Amount = float | None
 # What columns say of a speed that is none of a claim's fields, in the order of `_say_directly`.
 _BESIDE = ("per_user", "per_chip", "guesses", "speculation", "prefix_caching")
@@ -474,20 +475,14 @@ def _rows(file: Path) -> list[Any]:
     return held if isinstance(held, list) else [held]
 
 
-@cache
-def _columns() -> dict[str, dict[str, str]]:
-    """What names of columns mean, and the factor to the unit of a claim."""
-    return {one["name"]: one for one in read_rows(DATA / "claims.csv", dict)}
-
-
 def claimed(row: Any, chip: str = "") -> Claimed:
     """What a row of somebody's table claims, by the names that programs give to such columns."""
     if not isinstance(row, dict):
         raise CourseError("a row must be an object with a model, a chip and a speed")
-    names, found = _columns(), dict[str, Any]()
+    found: dict[str, Any] = {}
     for said, cell in row.items():
         name = re.sub("[^a-z0-9]+", "_", str(said).lower()).strip("_")
-        meant = names.get(name, {"field": name, "times": "1"})
+        meant = COLUMNS.get(name, {"field": name, "times": "1"})
         field = meant["field"]
         if field in (*Claimed.__struct_fields__, *_BESIDE) and cell not in ("", None):
             value = _number(cell, field, float(meant["times"]))
@@ -498,10 +493,15 @@ def claimed(row: Any, chip: str = "") -> Claimed:
             found[field] = max(found[field], value) if both else found.get(field, value)
     _say_directly(found)
     found["chip"] = _chip_of(str(found.get("chip") or chip))
-    found["model"] = _model_of(str(found.get("model", "")))
+    # As the hub writes it, which adds what weights were tuned to.
+    said = str(found.get("model", ""))
+    bare = re.sub(r"[\s_]+", "-", said.lower().rpartition("/")[2]).removeprefix("meta-")
+    bare = re.sub(r"llama-?(\d)(?:\.1(?=-405b))?", r"llama-\1", bare)
+    meant = [key for key in models() if bare.startswith(key + "-")]
+    found["model"] = spelled(bare, models()) or max(meant, key=len, default=said)
     for name in {"weights", "cache", "compute", "format"} & found.keys():
         said = str(found[name]).lower().replace(" ", "-")
-        found[name] = names[said]["field"] if said in names else said
+        found[name] = COLUMNS[said]["field"] if said in COLUMNS else said
     try:
         return msgspec.convert(found, Claimed, strict=False)
     except msgspec.ValidationError as error:
@@ -558,14 +558,6 @@ def _chip_of(said: str) -> str:
     return spelled(bare, chips()) or max(
         meant, key=lambda key: accelerator(key).bandwidth, default=said
     )
-
-
-def _model_of(said: str) -> str:
-    """The key of a model as the hub writes it, which adds what its weights were tuned to."""
-    bare = re.sub(r"[\s_]+", "-", said.lower().rpartition("/")[2]).removeprefix("meta-")
-    bare = re.sub(r"llama-?(\d)(?:\.1(?=-405b))?", r"llama-\1", bare)
-    meant = [key for key in models() if bare.startswith(key + "-")]
-    return spelled(bare, models()) or max(meant, key=len, default=said)
 
 
 def of_row(row: Row) -> Judgment:

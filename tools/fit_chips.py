@@ -141,16 +141,12 @@ def fit_engine(
     return given
 
 
-def _times(link: LinkConstants, some: evidence.Messages) -> NDArray[Any]:
-    return np.asarray(link.seconds(some.kind, some.bound, some.chips, some.way))
-
-
 def _ratios(
     link: LinkConstants, some: list[evidence.Messages]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """How many times as long as expected messages took, and which of them are large."""
     size = np.concatenate([one.size for one in some])
-    times = [one.seconds / _times(link, one) for one in some]
+    times = [one.seconds / link.seconds(one.kind, one.bound, one.chips, one.way) for one in some]
     return np.concatenate(times), size > LARGE_MESSAGE
 
 
@@ -418,7 +414,10 @@ def _collected(fitted: CalibrationFile) -> tuple[dict[str, CalibrationFile], dic
             for dtype, one in c.items()
         }
         halves = [evidence.halved(some)[0] for some in evidence.nccl(key)]
-        switch = InSwitch(bandwidth=0.6, chips=_switch_from(key))
+        # From so many chips on the library lets a chip's switch add.
+        way, every = ("NVLS", evidence.SWITCHES[key]), table("collectives_ml_engineering")
+        adds = [float(row["n_gpus"]) for row in every if (row["algo"], row["node"]) == way]
+        switch = InSwitch(bandwidth=0.6, chips=int(min(adds)))
         files[key] = structs.replace(
             fitted,
             source=f"products and collectives of TensorRT-LLM 1.3 and NCCL 2.29 on {key}, by "
@@ -607,15 +606,6 @@ def _fit_attention(key: str) -> dict[str, AttentionConstants]:
         best = least_absolute(residuals, ATTENDS[kind], MOST)
         found[kind] = AttentionConstants(**best, range=_range(np.exp(-residuals(best))))
     return found
-
-
-def _switch_from(key: str) -> int:
-    """From how many chips on the library lets a chip's switch add."""
-    return min(
-        int(float(row["n_gpus"]))
-        for row in table("collectives_ml_engineering")
-        if row["node"] == evidence.SWITCHES[key] and row["algo"] == "NVLS"
-    )
 
 
 def _scaled(lender: CalibrationFile, like: str, key: str, apart: float) -> CalibrationFile:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
-from course_lib.core.checks import CourseError, known
+from course_lib.core.checks import known, unfit
 from course_lib.specs import load_toml
 from course_book.files import DATA
 from course_book.plot.colors import PATHS
@@ -178,10 +178,8 @@ class Grid:
                 offered = ", ".join(map(str, self.values(name)))
                 if self.axes[name].fine:
                     offered = f"{self.values(name)[0]} to {self.values(name)[-1]}, in steps"
-                raise CourseError(
-                    f"{name} must be one that the explorer {self.name!r} offers: "
-                    f"{offered} (got {value!r})"
-                )
+                wanted = f"be one that the explorer {self.name!r} offers: {offered}"
+                raise unfit(name, wanted, value)
         return {name: list(self.values(name)).index(value) for name, value in picked.items()}
 
     def shown(self, **chosen: Any) -> list[list[str]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from course_lib import ops
 from course_lib.core import Estimate, roofline
-from course_lib.core.checks import CourseError, count
+from course_lib.core.checks import CourseError, count, unfit
 from course_lib.specs import Accelerator
 from course_book.moving.scene import Moving, Running, Scene, Shape, both
 from course_book.text import n, t
@@ -372,9 +372,8 @@ def machine(
     'The product took 140 µs, as long as its bytes. The units were idle 99.7% of the time.'
     """
     if chip.multiprocessors is None:
-        raise CourseError(
-            f"chip must have a published number of multiprocessors, which are drawn (got {chip!r})"
-        )
+        wanted = "have a published number of multiprocessors, which are drawn"
+        raise unfit("chip", wanted, chip)
     steps = {B: roofline(ops.matmul(B, contracted, columns), chip) for B in batches}
     longest = max(float(step.lower) for step in steps.values())
     scenes = {n(B): both(_played, chip, B, step, longest) for B, step in steps.items()}

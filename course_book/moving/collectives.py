@@ -78,14 +78,9 @@ def _back(hops: list[list[Message]]) -> list[list[Message]]:
     return [[Message(b, a, chunks) for a, b, chunks in hop] for hop in reversed(hops)]
 
 
-def _in_switch() -> list[list[Message]]:
-    everything = tuple(range(CHIPS))
-    there = [Message(chip, SWITCH, everything) for chip in range(CHIPS)]
-    return [there, *_back([there])]
-
-
 # The hops of each algorithm; the first half of them add up, the others hand out
-SCHEDULES = {"ring": ring(), "tree": tree(), "in-switch": _in_switch(), "torus": torus()}
+_THERE = [[Message(chip, SWITCH, tuple(range(CHIPS))) for chip in range(CHIPS)]]
+SCHEDULES = {"ring": ring(), "tree": tree(), "in-switch": _THERE + _back(_THERE), "torus": torus()}
 
 
 def all_reduce(link: Link, size: float = 1e6) -> Moving:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from course_lib.core import CourseError, ridge
-from course_lib.core.checks import known
+from course_lib.core.checks import known, unfit
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator
 from course_lib.workloads import llm
@@ -49,9 +49,8 @@ def hierarchy(chips: Sequence[Accelerator]) -> Moving:
 def _paths(chip: Accelerator) -> dict[str, tuple[float, str]]:
     """By name the bandwidth of each path, one way, and its tone: the farther, the slower."""
     if not chip.links or chip.host is None or chip.node is None:
-        raise CourseError(
-            f"chips must have links to others, to the host, and a node with ports (got {chip!r})"
-        )
+        wanted = "have links to others, to the host, and a node with ports"
+        raise unfit("chips", wanted, chip)
     link = next(iter(chip.links.values()))
     port = float(chip.node.ports.per_direction)
     return {

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from course_lib import ops
 from course_lib.core import Estimate, Work, attainable, ridge, roofline, total
-from course_lib.core.checks import CourseError, count, positive, single
+from course_lib.core.checks import CourseError, count, positive, single, unfit
 from course_lib.specs import Accelerator
 from course_book.moving.scene import WIDE, Moving, Running, Scene, Shape, both, slowed
 from course_book.text import n, t
@@ -46,9 +46,7 @@ def tiled_product(
     sides = [count("tiles", side) for side in tiles]
     for side in sides:
         if count("size", size) % side or size // side > MOST:
-            raise CourseError(
-                f"tiles must divide size {size} into {MOST} parts at most (got {side})"
-            )
+            raise unfit("tiles", f"divide size {size} into {MOST} parts at most", side)
     if len(set(sides)) < 2:
         raise CourseError(f"tiles must be two sizes at least, to compare (got {list(tiles)})")
     scenes = {
@@ -136,9 +134,7 @@ def flash_attention(
     blocks = [count("rows", one) for one in rows]
     for one in blocks:
         if count("length", length) % one or length // one > MOST:
-            raise CourseError(
-                f"rows must divide length {length} into {MOST} parts at most (got {one})"
-            )
+            raise unfit("rows", f"divide length {length} into {MOST} parts at most", one)
     named = {t("moving-flash-stored"): 0} | {f"R = {n(one)}": one for one in blocks}
     scenes = {name: both(_attention, chip, length, head, one) for name, one in named.items()}
     last = list(scenes)[-1]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from course_lib import network as net
 from course_lib import ops
 from course_lib.core import Chip, Estimate, Work, roofline, total
-from course_lib.core.checks import CourseError, count, known, positive
+from course_lib.core.checks import CourseError, count, known, positive, unfit
 from course_lib.core.dtypes import itemsize
 from course_lib.core.links import LinkLike
 from course_lib.specs import Accelerator
@@ -490,9 +490,8 @@ def timetable(way: str, stages: int, batches: int, chunks: int = 1) -> list[Slot
     if count("chunks", chunks) > 1 and way != "interleaved":
         raise CourseError(f"chunks must be 1 where they are not interleaved (got {chunks})")
     if way == "interleaved" and batches % stages:
-        raise CourseError(
-            f"batches must be a multiple of the {stages} stages to be interleaved (got {batches})"
-        )
+        wanted = f"be a multiple of the {stages} stages to be interleaved"
+        raise unfit("batches", wanted, batches)
     waiting = [list(_order(way, stage, stages, batches, chunks)) for stage in range(stages)]
     ends: dict[Slot, int] = {}
     free, found = [0] * stages, []

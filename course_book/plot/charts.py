@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from course_lib.core import attainable, ridge
-from course_lib.core.checks import CourseError, known, positive
+from course_lib.core.checks import CourseError, known, positive, unfit
 from course_book.plot.colors import LINES, MARKERS, own_tone, tones
 from course_book.plot.figure import DASHED, INK, OFFSET, SHADES, STYLE, Plot, log_axes, name_ends
 from course_book.plot.labels import MUTED, Name
@@ -149,9 +149,8 @@ def sweep(
         for label, values in lines.items():
             y = np.asarray(positive(f"lines[{label!r}]", values))
             if y.shape != xs.shape:
-                raise CourseError(
-                    f"lines[{label!r}] must have one value for each x: {xs.shape} (got {y.shape})"
-                )
+                wanted = f"have one value for each x: {xs.shape}"
+                raise unfit(f"lines[{label!r}]", wanted, y.shape)
             axes.plot(xs, y, color=LINES[tone[label]], zorder=3)
             ends.append((float(y[-1]), label, LINES[tone[label]]))
         for label, points in (dots or {}).items():
@@ -226,10 +225,8 @@ def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> P
     }
     for label, (predicted, measured) in values.items():
         if predicted.shape != measured.shape:
-            raise CourseError(
-                f"points[{label!r}] must have one measurement for each prediction: "
-                f"{predicted.size} (got {measured.size})"
-            )
+            wanted = f"have one measurement for each prediction: {predicted.size}"
+            raise unfit(f"points[{label!r}]", wanted, measured.size)
     every = np.concatenate([[], *(side for pair in values.values() for side in pair)])
     if not every.size:
         raise CourseError("points must hold at least one label: (predicted, measured)")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.core.checks import CourseError, count, flag, positive, shown, single
+from course_lib.core.checks import CourseError, count, flag, positive, shown, single, unfit
 from course_book.text.vocabulary import language, t, words
 
 
@@ -110,9 +110,7 @@ def n(
             f"never reached use t('never')"
         ) from None
     if digits is not None and (count("digits", digits) > _MOST_DIGITS):
-        raise CourseError(
-            f"digits must be {_MOST_DIGITS} at most: a number holds no more (got {digits})"
-        )
+        raise unfit("digits", f"be {_MOST_DIGITS} at most: a number holds no more", digits)
     digits, sci = None if digits is None else int(digits), flag("sci", sci)
     number = number or 0  # no minus before a zero
     lang = language()

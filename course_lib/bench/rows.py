@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-from course_lib.core.checks import CourseError, shown
+from course_lib.core.checks import CourseError, shown, unfit
 
 Key: TypeAlias = tuple[str, str, str, str, str, str]
 Products: TypeAlias = Literal["matmul", "outer", "copy", "triad", "layer", "launch"]
@@ -177,9 +177,7 @@ def to_line(row: Row) -> str:
     for name in COLUMNS:
         value = getattr(row, name)
         if isinstance(value, float) and not isfinite(value):
-            raise CourseError(
-                f"{name} must be finite or None (got {value}): leave out what was not measured"
-            )
+            raise unfit(name, "be finite or None", value, "leave out what was not measured")
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(map(_cell, msgspec.structs.astuple(row)))
     line = buffer.getvalue()

@@ -139,10 +139,8 @@ def _rates(work: Work, chip: Any) -> tuple[Numbers, Numbers]:
     """Peak, FLOP/s, and bandwidth, byte/s, that a chip has for work."""
     if not hasattr(chip, "bandwidth") or not callable(getattr(chip, "peak", None)):
         key = chip if isinstance(chip, str) else "h100-sxm"
-        raise CourseError(
-            f"chip must be an accelerator (got {shown(chip)}): write chip({key!r}), or "
-            f"Accelerator.from_toml(path)"
-        )
+        remedy = f"write chip({key!r}), or Accelerator.from_toml(path)"
+        raise unfit("chip", "be an accelerator", chip, remedy)
     peak = checks.positive("peak", chip.peak(work.dtype, work.unit))
     return peak, checks.positive("bandwidth", chip.bandwidth)
 
@@ -292,8 +290,6 @@ def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = Tru
 def _work_of(work: Any, batch: Any) -> Work:
     found = work(batch) if callable(work) else work
     if not callable(work) or not isinstance(found, Work):
-        raise CourseError(
-            f"work must be a function that gives the work of a batch (got "
-            f"{shown(found)}): lambda B: ops.matmul(B, D, F), say"
-        )
+        wanted = "be a function that gives the work of a batch"
+        raise unfit("work", wanted, found, "lambda B: ops.matmul(B, D, F), say")
     return found

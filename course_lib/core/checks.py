@@ -59,10 +59,8 @@ def plain(values: Any) -> Numbers:
 def _numbers(name: str, values: Any) -> NDArray[np.float64]:
     """Whatever numbers were given as an array of float64: no narrow type goes on to a sum."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise CourseError(
-            f"{name} must have no masked elements (got {shown(values)}): fill them, or "
-            f"pass {name}.compressed()"
-        )
+        remedy = f"fill them, or pass {name}.compressed()"
+        raise unfit(name, "have no masked elements", values, remedy)
     try:
         array: Any = np.asarray(values)
         if array.dtype.kind == "O":  # fractions, and integers too long for NumPy
@@ -74,11 +72,8 @@ def _numbers(name: str, values: Any) -> NDArray[np.float64]:
         with np.errstate(over="ignore"):
             found: NDArray[np.float64] = array.astype(np.float64, copy=False)
     except Exception:  # noqa: BLE001 - every array library has its own: a tensor with a gradient, on a GPU, or in bf16 cannot be read
-        remedy = f": pass {name}.detach().double().cpu().numpy()"
-        raise CourseError(
-            f"{name} must be a number or an array of numbers (got {shown(values)})"
-            f"{remedy if hasattr(values, 'detach') else ''}"
-        ) from None
+        remedy = f"pass {name}.detach().double().cpu().numpy()" if hasattr(values, "detach") else ""
+        raise unfit(name, "be a number or an array of numbers", values, remedy) from None
     if not found.size:
         raise CourseError(f"{name} must hold at least one number (got {shown(values)})")
     return found

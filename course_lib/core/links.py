@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from numpy.typing import ArrayLike
 
 from course_lib.core import checks
-from course_lib.core.checks import CourseError, Numbers, shown
+from course_lib.core.checks import Numbers, unfit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,9 +54,7 @@ def as_link(link: LinkLike, name: str = "link") -> Link:
     if isinstance(link, Link):
         return link
     if isinstance(link, str | None):
-        raise CourseError(
-            f"{name} must be byte/s per direction, or a chip's links (got {shown(link)}): "
-            f"chip('h100-sxm').links['nvlink'], say"
-        )
+        wanted = "be byte/s per direction, or a chip's links"
+        raise unfit(name, wanted, link, "chip('h100-sxm').links['nvlink'], say")
     given: Any = link
     return Link(checks.positive(name, given))

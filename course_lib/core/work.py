@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 from numpy.typing import ArrayLike
 
 from course_lib.core import checks
-from course_lib.core.checks import CourseError, Numbers, shown
+from course_lib.core.checks import CourseError, Numbers, shown, unfit
 from course_lib.core.dtypes import BITS
 
 Unit = Literal["matrix", "vector"]
@@ -53,9 +53,9 @@ class Work:
         if sizes := SIZES.get(checks.known("kind", self.kind, KINDS)):
             least = len(sizes) - 2 * (self.kind == "matmul")
             if not isinstance(self.shape, tuple) or not least <= len(self.shape) <= len(sizes):
-                raise CourseError(
-                    f"shape of kind {self.kind!r} must be ({', '.join(sizes)}) (got "
-                    f"{shown(self.shape)}): take ops.{self.kind}"
+                wanted = f"be ({', '.join(sizes)})"
+                raise unfit(
+                    f"shape of kind {self.kind!r}", wanted, self.shape, f"take ops.{self.kind}"
                 )
         flops = checks.nonnegative("flops", self.flops, checks.MADE)
         moved = checks.positive("bytes", self.bytes, checks.MADE)

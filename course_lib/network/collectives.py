@@ -44,10 +44,8 @@ def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = 
     400.0
     """
     if not isinstance(node, Node):
-        raise CourseError(
-            f"node must be a chip's machine, chip('h100-sxm').node say (got {shown(node)}): "
-            f"where a chip's file says nothing of one, give it a [node]"
-        )
+        remedy = "where a chip's file says nothing of one, give it a [node]"
+        raise unfit("node", "be a chip's machine, chip('h100-sxm').node say", node, remedy)
     taking = np.asarray(checks.whole("each", node.chips if each is None else each))
     if np.any(taking > node.chips):
         raise unfit("each", f"be at most the {node.chips} chips of a machine", each)
@@ -79,10 +77,8 @@ def fewest_nodes(
     chips = np.asarray(checks.whole(name, n))
     machines = np.maximum(np.ceil(chips / whole_node), checks.count("least", least))
     if np.any((chips % machines != 0) & (chips > 1)):
-        raise CourseError(
-            f"{name} must spread evenly over machines of {whole_node:g} chips (got {shown(n)}): "
-            f"take a multiple of the machines that hold them"
-        )
+        wanted = f"spread evenly over machines of {whole_node:g} chips"
+        raise unfit(name, wanted, n, "take a multiple of the machines that hold them")
     return between_nodes(node, inside, plain(np.maximum(chips // machines, 1.0)))
 
 
@@ -110,10 +106,8 @@ def resolve_link(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str 
         and link in on.links
         and np.any(np.asarray(checks.whole(name, n)) > node.chips)
     ):
-        raise CourseError(
-            f"{name} must be at most the {node.chips} chips that {link} joins (got {shown(n)}): "
-            f"pass link='nodes' to cross the ports of several machines"
-        )
+        wanted = f"be at most the {node.chips} chips that {link} joins"
+        raise unfit(name, wanted, n, "pass link='nodes' to cross the ports of several machines")
     return on.joins[link]
 
 
@@ -194,10 +188,8 @@ def _hierarchical(collective: str, moved: Any, nodes: Nodes, n: Any, limit: bool
     each = np.minimum(np.asarray(nodes.each), chips)
     machines = chips / each
     if not many and np.any(machines % 1):
-        raise CourseError(
-            f"n must fill machines of {np.max(nodes.each):g} chips (got {shown(n)}): pass a "
-            f"multiple, or other chips of each machine to between_nodes"
-        )
+        remedy = "pass a multiple, or other chips of each machine to between_nodes"
+        raise unfit("n", f"fill machines of {np.max(nodes.each):g} chips", n, remedy)
     checks.together(bytes=moved, n=chips, link=np.asarray(nodes.per_direction))
     # Over machines an array is worked on in two levels: chips of one machine reduce-scatter, each
     # adds up its part with its counterparts in the other machines through its own port, and an

@@ -197,13 +197,10 @@ def peak_met(peaks: Any, unit: str, dtype: str) -> float | None:
 
 def suited_to(work: Any, chip: Any) -> Any:
     """A product as work of the vector unit, where a chip has no other and publishes its rate."""
-    if work.unit != "matrix" or _has_matrix(chip.peaks) or "vector." + work.dtype not in chip.peaks:
+    fast = len([name for name in chip.peaks if name.startswith("matrix.")]) > 0
+    if work.unit != "matrix" or fast or "vector." + work.dtype not in chip.peaks:
         return work
     return replace(work, unit="vector")
-
-
-def _has_matrix(peaks: Any) -> bool:
-    return len([name for name in peaks if name.startswith("matrix.")]) > 0
 
 
 def models() -> tuple[str, ...]:
@@ -267,10 +264,8 @@ def transformer(given: Transformer | str, *, windows: bool = False) -> Transform
     """The model itself or of this key, refused where its `windows` are not counted."""
     found: Any = model(given) if isinstance(given, str) else given
     if not isinstance(found, Transformer):
-        said = shown(getattr(found, "key", found))
-        raise CourseError(
-            f"model must be a transformer or its key (got {said}): course_lib.resnet has convnets"
-        )
+        given = getattr(found, "key", found)
+        raise unfit("model", "be a transformer or its key", given, "course_lib.resnet has convnets")
     if (found.windowed or found.recurrent) and not windows:
         raise CourseError(
             f"model {found.key or found.name!r} has layers that look at a window only or keep a "

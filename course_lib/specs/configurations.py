@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from course_lib.core.checks import CourseError, count, known
+from course_lib.core.checks import CourseError, count, known, unfit
 from course_lib.specs.provenance import Figure, cited, sources
 
 # Floating-point operations in a multiply-accumulate: the convention of the whole book.
@@ -196,14 +196,10 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             _sizes("experts.", e, "count active", 1)
             _sizes("experts.", e, "shared dense_layers latent", 0)
             if e.active > e.count:
-                raise CourseError(
-                    f"experts.active must lie between 1 and {e.count} (got {e.active})"
-                )
+                raise unfit("experts.active", f"lie between 1 and {e.count}", e.active)
             if e.dense_layers >= self.layers:
-                raise CourseError(
-                    f"experts.dense_layers must be below layers {self.layers} (got "
-                    f"{e.dense_layers})"
-                )
+                wanted = f"be below layers {self.layers}"
+                raise unfit("experts.dense_layers", wanted, e.dense_layers)
             if e.dense_ffn is not None:
                 count("experts.dense_ffn", e.dense_ffn)
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from course_lib import network
 from course_lib.core import BOUNDS, Estimate, Unit, Work, checks, formulas, summed
-from course_lib.core.checks import CourseError, Numbers, plain, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown, unfit
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Transformer, catalog
 from course_lib.specs.catalog import accelerator, bounded
@@ -526,10 +526,8 @@ def first_compute_bound_batch(
     fm = of_model(one, on, **given)
     tokens = float(checks.count("context", context, 0))
     if tokens > _FAR:
-        raise CourseError(
-            f"context must be at most 2**40 tokens, beyond which attention is all there "
-            f"is (got {context})"
-        )
+        wanted = "be at most 2**40 tokens, beyond which attention is all there is"
+        raise unfit("context", wanted, context)
     room = None
     if capacity is not None:
         room = checks.single("capacity", checks.positive("capacity", capacity))

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from numpy.typing import ArrayLike
 
 from course_lib.core import Estimate, Kind, Work, total
-from course_lib.core.checks import CourseError, Numbers, known, shown, whole
+from course_lib.core.checks import CourseError, Numbers, known, unfit, whole
 from course_lib.core.dtypes import itemsize, widest
 from course_lib.specs import MACS_ARE, Accelerator, ConvNet
 from course_lib.specs import model as model_of
@@ -90,10 +90,8 @@ def layers(net: ConvNet | str) -> tuple[ConvLayer, ...]:
     # Source: [he2016] table 1.
     found: Any = model_of(net) if isinstance(net, str) else net
     if not isinstance(found, ConvNet):
-        said = shown(getattr(found, "key", found))
-        raise CourseError(
-            f"net must be a convnet or its key (got {said}): transformers are in course_lib.llm"
-        )
+        given = getattr(found, "key", found)
+        raise unfit("net", "be a convnet or its key", given, "transformers are in course_lib.llm")
     if found is net:  # those of the table were checked when they were read
         found.check_sizes()
     return tuple(_layers(found))

@@ -25,7 +25,6 @@ from course_press.source.install import first_cell
 
 app = typer.Typer()
 TEMPLATES = Path(__file__).parents[1] / "assets" / "new"
-TEXTS = Path("course_book/data/exercises")
 WORDS = Path("course_book/data/words.csv")
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 

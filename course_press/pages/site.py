@@ -268,11 +268,10 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
 
 def _asset(file: Path) -> str | bytes:
     """One of the site's scripts, styles and pictures as a page gets it."""
-    if file.parent == ASSETS and file.suffix == ".js":
+    kind = file.suffix if file.parent == ASSETS else ""
+    if kind == ".js":
         return lean(file.read_text(encoding="utf-8"))
-    return (
-        _with_fonts(file) if file.parent == ASSETS and file.suffix == ".css" else file.read_bytes()
-    )
+    return _with_fonts(file) if kind == ".css" else file.read_bytes()
 
 
 def _with_fonts(style: Path) -> str:

@@ -73,7 +73,9 @@ def _empty_floats(
         if isinstance(item, Cell):
             outputs, listing = shown[id(item)], any("#lst-" in line.text for line, _ in open_)
             plain = listing and (outputs or item.options.get("echo", True))
-            parts += bool(plain or any(map(_rich, outputs)))
+            # An output may be a table or a picture.
+            rich = any(set(output.get("data", {})) - {"text/plain"} for output in outputs)
+            parts += bool(plain or rich)
             after_blank = True
         elif id(item) in prose and is_div_end(item):
             opened, before = open_.pop()
@@ -89,8 +91,3 @@ def _empty_floats(
             blank = not item.text.strip()
             parts += after_blank and not blank
             after_blank = blank
-
-
-def _rich(output: Mapping[str, Any]) -> bool:
-    """Whether an output is a table or a picture."""
-    return bool(set(output.get("data", {})) - {"text/plain"})

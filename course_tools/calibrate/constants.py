@@ -11,6 +11,7 @@ from course_lib.core.checks import CourseError, known, nonnegative, positive, sh
 from course_lib.core.dtypes import BITS, SCALED, itemsize
 from course_lib.specs import Accelerator, chips, load_toml
 from course_lib.specs import chip as chip_of
+from course_lib.specs.catalog import accelerator
 from course_tools.calibrate.attention import AttentionConstants
 from course_tools.calibrate.errors import FILE
 from course_tools.calibrate.kernels import Constants, EngineConstants
@@ -128,9 +129,7 @@ def calibration(
     """
     if dtype is not None:
         known("dtype", dtype, (*BITS, *SCALED))
-    on = chip_of(chip) if isinstance(chip, str) else chip
-    if not isinstance(on, Accelerator):
-        raise CourseError(f"chip must be an accelerator or its key (got {shown(chip)})")
+    on = accelerator(chip)
     if on.key in calibrations():
         return _of_file(_read(on.key), dtype, on.key, engine)
     like, why = nearest(on)

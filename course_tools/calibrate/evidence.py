@@ -420,14 +420,8 @@ def broken(least: float = LARGE) -> tuple[int, int]:
 
 def error_rows() -> list[FamilyErrors]:
     """Predicted against measured: products, steps of inference, collectives and streams."""
-    return [
-        *_product_errors(),
-        *_attention_errors(),
-        *_step_errors(),
-        *_message_errors(),
-        *_mixture_errors(),
-        *_stream_errors(),
-    ]
+    timed = (_product_errors, _attention_errors, _step_errors, _message_errors, _mixture_errors)
+    return [row for family in (*timed, _stream_errors) for row in family()]
 
 
 def _errors(

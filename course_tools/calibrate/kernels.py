@@ -138,7 +138,10 @@ def _fused(parts: list[Estimate]) -> Kernel | None:
     t_math, t_memory, t_network, flops, moved, columns = none, none, none, none, none, none
     for part in parts:
         one = product(part.work)
-        if one is None or first is None or not _same_rows(one, first):
+        if one is None or first is None:
+            return None
+        same = np.array_equal(one.B, first.B) and np.array_equal(one.D, first.D)
+        if not (same and np.array_equal(one.groups, first.groups)):
             return None
         t_math, t_memory = t_math + part.t_math, t_memory + part.t_memory
         t_network = t_network + part.t_network
@@ -151,11 +154,6 @@ def _fused(parts: list[Estimate]) -> Kernel | None:
         t_math, t_memory, t_network, flops, moved, work.kernels, work=whole, chip=parts[0].chip
     )
     return Kernel(bound, whole)
-
-
-def _same_rows(one: Any, other: Any) -> bool:
-    same = np.array_equal(one.B, other.B) and np.array_equal(one.D, other.D)
-    return same and np.array_equal(one.groups, other.groups)
 
 
 def product(work: Work | None) -> Product | None:
@@ -179,7 +177,13 @@ def seconds(kernel: Kernel, chip: Accelerator, constants: Constants, unpack: flo
     sizes = product(kernel.work)
     if sizes is None or kernel.work is None:
         return count * (c.overhead + overlapped(t_math, t_memory, c.overlap))
-    t_math = t_math * _aligned(sizes, kernel.work, c) + _scaling(kernel, chip, c) / count
+    step = ALIGNMENT / min(itemsize(kernel.work.dtype), ALIGNMENT)
+    misaligned = (np.mod(sizes.D, step) != 0) | (np.mod(sizes.F, step) != 0)
+    # The vector unit scales sums of blocks; from 4 bits on the matrix unit does.
+    scaling: Any = 0.0
+    if c.scales != 0 and "matrix.fp4" not in chip.peaks:
+        scaling = c.scales * bound.flops / chip.peaks["vector.fp32"]
+    t_math = t_math * np.where(misaligned, c.misaligned, 1.0) + scaling / count
     unpacked = _unpacking(sizes, kernel, chip, unpack)
     best: Any = np.inf
     for tile in TILES:
@@ -227,19 +231,6 @@ def quantizing(kernel: Any, chip: Any, constants: Any, engine: Any) -> Any:
 
 def _intensity(tile: tuple[int, int]) -> float:
     return tile[0] * tile[1] / (tile[0] + tile[1])
-
-
-def _aligned(sizes: Any, work: Any, constants: Any) -> Any:
-    step = ALIGNMENT / min(itemsize(work.dtype), ALIGNMENT)
-    misaligned = (np.mod(sizes.D, step) != 0) | (np.mod(sizes.F, step) != 0)
-    return np.where(misaligned, constants.misaligned, 1.0)
-
-
-def _scaling(kernel: Any, chip: Any, constants: Any) -> Any:
-    """What the vector unit takes to scale sums of blocks; from 4 bits on the matrix unit scales."""
-    if constants.scales == 0 or "matrix.fp4" in chip.peaks:
-        return 0.0
-    return constants.scales * kernel.bound.flops / chip.peaks["vector.fp32"]
 
 
 def _unpacking(sizes: Any, kernel: Any, chip: Any, unpack: float) -> Any:

@@ -107,9 +107,8 @@ def predict(
     True
     """
     if not isinstance(estimate, Estimate):
-        raise CourseError(
-            f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, chip) or "
-            f"llm.decode(...)"
+        raise checks.unfit(
+            "estimate", "be an Estimate", estimate, "pass roofline(work, chip) or llm.decode(...)"
         )
     on = accelerator(chip)
     every = kernels_of(estimate)
@@ -123,14 +122,27 @@ def predict(
     step = bool(estimate.parts)
     usual = "sustained" if step else "burst"
     in_state = usual if state is None else known("state", state, STATES)
-    matrix = any(kernel.work is not None and kernel.work.unit == "matrix" for kernel in every)
+    works = [kernel.work for kernel in every if kernel.work is not None]
+    matrix = [work for work in works if work.unit == "matrix"]
+    # Steps were measured of models that attend and keep no state.
+    measured = any(work.kind == "attention" for work in works)
+    measured = not step or (measured and all(work.kind != "other" for work in matrix))
     # Kernels of the vector unit alone of another vendor are in more doubt.
     given = _in_state(found if step or matrix else _foreign(found, on), in_state)
     one = likely(every, on, given, step, estimate.lower)
     kind = "" if step or (on.multiprocessors or 0) < CORES else phase(every[0])
     if kind in found.attention:
-        one = _attention(every[0], on, found, kind)
-    apart = one.high if step else _quantized_apart(every, on, given, one)
+        alone, bound = found.attention[kind], every[0].bound.lower
+        expected = np.maximum(attention_seconds(every[0], on, alone), bound)
+        least, most = alone.range.factors(found.log_sigma)
+        low = np.clip(least * expected, bound, expected)
+        one = Likely(expected, low, most * expected, [], [], False)
+    apart = one.high
+    if not step and not given.engine.quantize:
+        # An engine may bring a narrow product's activations into its format by a kernel before it.
+        other = msgspec.structs.replace(given, engine=engines()[_APART])
+        doubt = np.log(np.maximum(sums(every, on, other, 0.0, False)[0] / one.expected, 1.0))
+        apart = widen_end(one.expected, one.high, doubt)
     return Prediction(
         plain(one.expected),
         plain(one.low),
@@ -139,26 +151,8 @@ def predict(
         state=in_state,
         engine=found.engine_name if step or found.engine.quantize else "",
         source_chip=found.source_chip,
-        evidence=evidence_of(
-            _family(every, step), on, found.source_chip == on.key, not step or _tested(every)
-        ),
+        evidence=evidence_of(_family(every, step), on, found.source_chip == on.key, measured),
     )
-
-
-def _tested(every: list[Kernel]) -> bool:
-    """Whether steps of such kernels were measured: of models that attend and keep no state."""
-    works = [kernel.work for kernel in every if kernel.work is not None]
-    states = [work for work in works if work.kind == "other" and work.unit == "matrix"]
-    return not states and any(work.kind == "attention" for work in works)
-
-
-def _attention(kernel: Kernel, on: Accelerator, found: Calibration, kind: str) -> Likely:
-    """What attention timed alone is likely to take."""
-    constants = found.attention[kind]
-    expected = np.maximum(attention_seconds(kernel, on, constants), kernel.bound.lower)
-    least, most = constants.range.factors(found.log_sigma)
-    low = np.clip(least * expected, kernel.bound.lower, expected)
-    return Likely(expected, low, most * expected, [], [], False)
 
 
 def _family(every: list[Kernel], step: bool) -> str:
@@ -190,17 +184,6 @@ def _foreign(found: Calibration, on: Accelerator) -> Calibration:
         return found
     log_sigma = math.hypot(found.log_sigma, math.log(SEVERAL))
     return msgspec.structs.replace(found, log_sigma=log_sigma)
-
-
-def _quantized_apart(every: list[Kernel], on: Accelerator, found: Calibration, one: Likely) -> Any:
-    """The high end where an engine that does not say may bring a narrow product's activations into
-    its format by a kernel before it.
-    """
-    if found.engine.quantize:
-        return one.high
-    given = msgspec.structs.replace(found, engine=engines()[_APART])
-    doubt = np.log(np.maximum(sums(every, on, given, 0.0, False)[0] / one.expected, 1.0))
-    return widen_end(one.expected, one.high, doubt)
 
 
 def _in_state(found: Calibration, state: str) -> Calibration:
@@ -291,9 +274,7 @@ def constants_of(
     if isinstance(given, Calibration):
         return given
     if not isinstance(given, str | Path):
-        raise CourseError(
-            f"constants must be a Calibration, or the path of a file of them (got {shown(given)})"
-        )
+        raise checks.unfit("constants", "be a Calibration, or the path of a file of them", given)
     return from_file(Path(given), dtype, engine)
 
 

@@ -24,13 +24,7 @@ NO_TIME = "counted while Triton's interpreter ran it on a CPU: no time there mea
 # Relative error above which a result is wrong, whatever its format.
 RIGHT = 0.01
 # By kernel, the function that launches it.
-FUNCTIONS = {
-    "add": "add",
-    "fused": "bias_gelu_dropout",
-    "softmax": "softmax",
-    "matmul": "matmul",
-    "attention": "attention",
-}
+FUNCTIONS = {kernel: kernel for kernel in OPS} | {"fused": "bias_gelu_dropout"}
 DROPPED = 0.1
 # Rows of a result that are compared with float64.
 CHECKED = 64
@@ -187,18 +181,13 @@ def measure(
         said = f"{FUNCTIONS[step.kernel]} is wrong at {step.shape} (relative error {wrong:.2g})"
         raise CourseError(f"{said}: course grade 04 says why")
     if device == "cpu":
-        return [
-            msgspec.structs.replace(
-                empty,
-                bytes=float(sum(getattr(one, way) for one in launches)),
-                flops=None,
-                intensity=None,
-                error=wrong,
-                settings=f"{empty.settings} count={way}",
-                note=NO_TIME,
-            )
-            for way in WAYS
-        ]
+        about = {"flops": None, "intensity": None, "error": wrong, "note": NO_TIME}
+        rows = []
+        for way in WAYS:
+            moved = float(sum(getattr(one, way) for one in launches))
+            own = {"bytes": moved, "settings": f"{empty.settings} count={way}"}
+            rows.append(msgspec.structs.replace(empty, **about, **own))
+        return rows
 
     def prepare() -> record.Ready:
         spent = min(*library.timed(once, 1), *library.timed(once, 1))

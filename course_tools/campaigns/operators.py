@@ -35,12 +35,6 @@ ATTENTION = {"cpu": (1, 16, 2048, 64), "cuda": (4, 16, 4096, 128)}
 PRODUCT = {"cpu": 1024, "cuda": 8192}
 DROPPED = 0.1
 OPS = ("chain", "softmax", "norm", "attention")
-_SDPA = {
-    "math": "MATH",
-    "flash": "FLASH_ATTENTION",
-    "efficient": "EFFICIENT_ATTENTION",
-    "cudnn": "CUDNN_ATTENTION",
-}
 
 
 def plan(device: str) -> list[Case]:
@@ -167,10 +161,12 @@ def _ready(
             for i in range(3)
         )
 
+        way = "MATH" if case.path == "math" else f"{case.path.upper()}_ATTENTION"
+
         def attend() -> Any:
             from torch.nn.attention import SDPBackend, sdpa_kernel
 
-            with sdpa_kernel([getattr(SDPBackend, _SDPA[case.path])]):
+            with sdpa_kernel([getattr(SDPBackend, way)]):
                 return functional.scaled_dot_product_attention(q, k, v)
 
         def attended() -> Any:

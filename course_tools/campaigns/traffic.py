@@ -68,7 +68,10 @@ def counted() -> Iterator[list[Launch]]:
         got = load(pointers, type(mask)(inside, mask.dtype), other, *rest, **more)
         lost = asked & ~inside if other is not None else ~inside
         if lost.any():
-            got.data = np.where(lost, _rubbish(got.data.dtype), got.data)
+            # Nothing was promised: not a number, or the largest there is.
+            of = got.data.dtype
+            most = np.nan if of.kind == "f" else 1 if of.kind == "b" else np.iinfo(of).max
+            got.data = np.where(lost, of.type(most), got.data)
         return got
 
     def masked_store(pointers: Any, value: Any, mask: Any, *rest: Any, **more: Any) -> Any:
@@ -190,10 +193,3 @@ def _lanes(pointers: Any, mask: Any) -> tuple[np.ndarray, np.ndarray, int]:
     asked = np.ones(at.shape, bool) if mask is None else np.asarray(mask.data).astype(bool)
     size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
     return at, np.broadcast_to(asked, at.shape), size
-
-
-def _rubbish(dtype: Any) -> Any:
-    """What stands where nothing was promised: not a number, or the largest there is."""
-    if dtype.kind == "f":
-        return dtype.type(np.nan)
-    return dtype.type(1) if dtype.kind == "b" else np.iinfo(dtype).max

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, Unpack
 
 from course_lib.core import Estimate
-from course_lib.core.checks import CourseError, count, flag, shown
-from course_lib.specs import Accelerator, Transformer
+from course_lib.core.checks import CourseError, count, flag, shown, unfit
+from course_lib.specs import Accelerator, Transformer, load_toml
 from course_lib.specs.catalog import accelerator
 from course_lib.specs.configurations import Declared, attending
 from course_lib.workloads import block, llm
@@ -18,20 +18,12 @@ from course_lib.workloads.weights import cache_bytes
 from course_tools.counting import building, diffusion, estimates, passes, quantization
 from course_tools.counting.rewriting import least
 from course_tools.counting.sources import Named
+from course_tools.files import DATA
 
 # Tokens where none are asked for, and the model was made for no fewer.
 _USUAL = 1024
-_NEVER = ("sampling, tokenizing, and the host's own time", "memory that a runtime keeps for itself")
-_DESCRIBED = (
-    "activation functions, residual sums, rotary positions and the softmax: taken as hidden in "
-    "their neighbors",
-)
-_EVEN = "uneven routing: tokens are taken to choose their experts evenly"
-_SENSES = (
-    "pictures and sound: the pass is over text; weights of what sees or hears count as memory only"
-)
-_DRAWS = "what reads the text and paints, all between products, and how many passes there are"
-_APART = "fusion into products: what passes between a product and its neighbors goes through memory"
+_LEFT_OUT = load_toml(DATA / "counting" / "left-out.toml", dict[str, str])
+_NEVER = tuple(_LEFT_OUT[name] for name in ("host", "runtime"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +137,9 @@ def ask(
     limit = named.limit
     length = min(_USUAL, limit or _USUAL) if context is None else count("context", context)
     if limit is not None and named.config is not None and length > limit:
-        raise CourseError(
-            f"context must be at most the {limit} tokens that {named.name!r} was made for (got "
-            f"{length}): to ask what more would cost, raise that number in its config"
-        )
+        wanted = f"be at most the {limit} tokens that {named.name!r} was made for"
+        remedy = "to ask what more would cost, raise that number in its config"
+        raise unfit("context", wanted, length, remedy)
     one = named.model
     if (
         isinstance(one, Transformer)
@@ -279,9 +270,9 @@ def _described(
         fused=fused,
         missing=missing,
         not_modelled=(
-            *_DESCRIBED,
-            *((_EVEN,) if one.experts else ()),
-            *((_SENSES,) if {"vision", "senses"} & one.other.keys() else ()),
+            _LEFT_OUT["between"],
+            *((_LEFT_OUT["even"],) if one.experts else ()),
+            *((_LEFT_OUT["senses"],) if {"vision", "senses"} & one.other.keys() else ()),
             *reserved,
             *_NEVER,
         ),
@@ -395,17 +386,15 @@ def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[
     scores = "attention" not in kinds and not names.isdisjoint(("_softmax", "_safe_softmax"))
     others = any(isinstance(config.get(of), dict) for of in ("vision_config", "audio_config"))
     found = {
-        _APART: True,
-        _EVEN: routed,
-        "convolutions with fewer multiplications: by Winograd's way or a Fourier transform a "
-        "filter larger than its stride can take less": "convolution" in kinds,
-        f"experts that do nothing: {idle} are taken to be chosen as often as the others": idle
-        and routed,
-        "the code that auto_map names: transformers' own architecture is counted": "auto_map"
-        in config,
-        "attention as one kernel: this architecture writes its scores out, masked ones too": scores,
-        _SENSES: others and built.kind == "decoder",
-        "a cache: the module runs once over what it is given": built.kind == "module",
-        _DRAWS: config.get("model_type") == "flux",
+        "apart": True,
+        "even": routed,
+        "convolutions": "convolution" in kinds,
+        "idle": idle and routed,
+        "code": "auto_map" in config,
+        "scores": scores,
+        "senses": others and built.kind == "decoder",
+        "cache": built.kind == "module",
+        "draws": config.get("model_type") == "flux",
     }
-    return (*(text for text, holds in found.items() if holds), *_NEVER)
+    told = (_LEFT_OUT[name].format(idle=idle) for name, holds in found.items() if holds)
+    return (*told, *_NEVER)

@@ -14,17 +14,10 @@ from course_lib.specs.configurations import attending
 from course_lib.workloads.precision import formats
 from course_lib.workloads.transformer import operators
 from course_lib.workloads.weights import cache_bytes, state_bytes
+from course_tools.counting.quantization import CALLED
 from course_tools.counting.sources import configured
 
-MODELS = {
-    "full": "llama-2-7b",
-    "grouped": "llama-3-8b",
-    "latent": "deepseek-v3",
-    "sliding": "gpt-oss-120b",
-    "sparse": "deepseek-v3.2-exp",
-    "linear": "qwen3-next-80b-a3b",
-    "hybrid": "qwen3-next-80b-a3b",
-}
+MODELS: dict[str, str] = CALLED["attention"]
 # Format of an indexer's keys, whatever the cache is in: fp8, and 128 numbers share an fp32 scale,
 # so that 64 have 16 bits of it. Its own code keeps them so [deepseek-v3.2-readme].
 INDEXED = "fp8/64"
@@ -77,21 +70,15 @@ def attention_layer(kind: str, context: ArrayLike, kv: str = "bf16") -> LayerAtt
     if kind == "sparse":
         near = _sized("deepseek-v3", np.minimum(seen, config["index_topk"]), kv)
         kept = _sized("deepseek-v3", seen, kv).kept - near.kept
-        size = 1, config["index_head_dim"]
-        scores = _own(
-            seen, config["index_n_heads"], size, INDEXED, value_dim=1, values_in_keys=True
-        )
-        return near.plus(scores).plus(LayerAttention(kept, 0.0, 0.0))
+        # An indexer's keys, of one head, are its values too.
+        heads, width = config["index_n_heads"], config["index_head_dim"]
+        how: Any = {"causal": True, "kv": INDEXED, "value_dim": 1, "values_in_keys": True}
+        scores = ops.attention(1, 1, seen, heads, 1, width, **how)
+        kept = kept + width * itemsize(INDEXED) * seen
+        return near.plus(LayerAttention(kept, scores.flops, scores.bytes))
     far, share = _sized(key, seen, kv), 1 / config["full_attention_interval"]
     linear = _sized(key, seen, kv, "state")
     return LayerAttention(0.0, 0.0, 0.0).plus(far, share).plus(linear, 1 - share)
-
-
-def _own(seen: Numbers, heads: int, size: tuple[int, int], kv: str, **more: Any) -> LayerAttention:
-    """A layer with keys of so many heads and such a width, and values, if these are not in keys."""
-    work = ops.attention(1, 1, seen, heads, *size, causal=True, kv=kv, **more)
-    token = size[0] * size[1] * (1 if more else 2) * itemsize(kv)
-    return LayerAttention(token * seen, work.flops, work.bytes)
 
 
 def _sized(key: str, seen: Numbers, kv: str, name: str = "attention") -> LayerAttention:

@@ -11,20 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.core.checks import CourseError, count, shown, unfit
+from course_tools.counting.quantization import CALLED
 from course_tools.counting.tracing import NAME, register
 
 REMEDY = "install what builds it, pip install -e '.[torch,models]' in the book's folder"
 # What a configuration says of files, and of formats, which the step has of its own.
 _LEFT_OUT = ("auto_map", "quantization_config", "torch_dtype", "dtype", "_attn_implementation")
-# Under which names configurations keep how many tokens a model was made for.
-_LIMITS = "max_target_positions max_position_embeddings n_positions max_seq_len seq_length n_ctx"
-# What a configuration must say itself, by any of these names: transformers would take the size of
-# another model for it.
-_SIZES = (
-    "hidden_size d_model n_embd n_embed dim d_embed",
-    "num_hidden_layers n_layer n_layers num_layers encoder_layers",
-    "vocab_size",
-)
+# Under which names configurations keep how many tokens a model was made for, and what they must say
+# themselves, by any of these names: transformers would take the size of another model for it.
+_LIMITS, _SIZES = CALLED["limits"], CALLED["needed"]
 # Ways in which transformers lets attention run: as one kernel that is noted, as torch's, and
 # written out.
 ATTENTIONS = (NAME, "sdpa", "eager")

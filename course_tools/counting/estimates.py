@@ -4,7 +4,7 @@ on it computes longer than it moves bytes.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, TypeAlias
@@ -157,7 +157,10 @@ def _chain(
         names = list(dict.fromkeys(one.name for one in every))
         more = [f"{len(names) - _SHOWN}"] if len(names) > _SHOWN else []
         work = _work(every[0], sum(one.flops for one in every), moved, fm)
-        where = _together(one.where for one in every)
+        # What their paths have in common at the beginning.
+        paths = [(alike(one) or "model").split(".") for one in {one.where: 0 for one in every}]
+        same = takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
+        where = ".".join(part for part, *_ in same) or "model"
         yield where, "+".join(names[:_SHOWN] + more), work, every[0].times
 
 
@@ -166,26 +169,13 @@ def alike(name: str) -> str:
     return re.sub(r"\.\d+(?=\.|$)", ".*", name)
 
 
-def _together(paths: Iterable[str]) -> str:
-    """What paths have in common at their beginning."""
-    every = [(alike(path) or "model").split(".") for path in dict.fromkeys(paths)]
-    same = takewhile(lambda parts: len(set(parts)) == 1, zip(*every, strict=False))
-    return ".".join(part for part, *_ in same) or "model"
-
-
 def activations(trace: Trace, fm: Formats) -> float:
     """Bytes that the operator with the most of them reads and writes beside what outlives the
     step: weights, cache and results.
     """
-    sizes = (
-        sum(
-            size_of(each, fm)
-            for each in (*one.reads, *one.writes)
-            if each.storage not in trace.kept
-        )
-        for one in trace.operations
-    )
-    return max(sizes, default=0.0)
+    every = ([*one.reads, *one.writes] for one in trace.operations)
+    sizes = ([size_of(each, fm) for each in of if each.storage not in trace.kept] for of in every)
+    return max(map(sum, sizes), default=0.0)
 
 
 def estimate(trace: Trace, chip: Accelerator, fm: Formats, *, fused: bool = True) -> Estimate:
@@ -369,13 +359,8 @@ def footprint(
 
 def matrices_of(built: Built, trace: Trace) -> dict[int, str]:
     """The matrices of a model by their memory: what its products read, in every layer alike."""
-    read = {
-        each.storage
-        for one in trace.operations
-        if one.kind in ("matmul", "convolution")
-        for each in one.reads
-        if each.format == "w"
-    }
+    products = [one for one in trace.operations if one.kind in ("matmul", "convolution")]
+    read = {each.storage for one in products for each in one.reads if each.format == "w"}
     every = [(memory, name) for memory, name, one in built.held if one.dim() > 1]
     met = {alike(name) for memory, name in every if memory in read}
     return {memory: name for memory, name in every if alike(name) in met}

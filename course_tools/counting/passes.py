@@ -287,7 +287,11 @@ class _Run:
 
 
 def _wrap(layer: Any, recorder: Recorder, seen: dict[Any, _Run]) -> Any:
-    original, kind, place = layer.forward, _kind(layer), _place(layer)
+    original, kind = layer.forward, _kind(layer)
+    # The number of the layer in a cache, if its modules agree on one.
+    told = [vars(one).get(key) for one in layer.modules() for key in ("layer_idx", "layer_id")]
+    numbers = {one for one in told if isinstance(one, int)}
+    place: Any = numbers.pop() if len(numbers) == 1 else None
     tensor, names = recorder.torch.Tensor, list(inspect.signature(original).parameters)
 
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -311,7 +315,12 @@ def _wrap(layer: Any, recorder: Recorder, seen: dict[Any, _Run]) -> Any:
             run.last = len(recorder.operations)
             run.cache = [one for cache in caches for one in _layer(cache, place)]
             return run.out
-        _extend(caches, place)
+        for cache in caches:  # gets a part for this layer
+            if hasattr(cache, "is_updated"):  # of an encoder and a decoder, which holds two others
+                cache.is_updated[place] = True
+            else:
+                lacking = range(place + 1 - len(cache.layers))
+                cache.layers.extend(cache.layer_class_to_replicate() for _ in lacking)
         mine = [one for cache in caches for one in _layer(cache, place)]
         if len(mine) != len(run.cache):
             return original(*args, **kwargs)  # a cache of its own making
@@ -355,45 +364,16 @@ def _mapped(thing: Any, stand: dict[int, Any], recorder: Recorder, *, same: bool
     return thing
 
 
-def _extend(caches: list[Any], place: Any) -> None:
-    """Let caches have a part for this layer."""
-    for cache in caches:
-        if hasattr(cache, "is_updated"):  # of an encoder and a decoder, which holds two others
-            cache.is_updated[place] = True
-        else:
-            lacking = range(place + 1 - len(cache.layers))
-            cache.layers.extend(cache.layer_class_to_replicate() for _ in lacking)
-
-
 def _kind(layer: Any) -> Any:
     """How a layer is built: classes, switches, and shapes of what it holds."""
-    return tuple(
-        (
-            name,
-            type(module),
-            tuple(
-                (key, tuple(one.shape), one.dtype)
-                for of in (module._parameters, module._buffers)
-                for key, one in of.items()
-                if one is not None
-            ),
-            tuple(
-                (key, value)
-                for key, value in sorted(vars(module).items())
-                if isinstance(value, _PLAIN) and not _OF_PLACE.search(key)
-            ),
-        )
-        for name, module in layer.named_modules()
-    )
-
-
-def _place(layer: Any) -> int | None:
-    """The number of the layer in a cache; `None` where its modules do not agree on one."""
-    every = [
-        vars(module).get(key) for module in layer.modules() for key in ("layer_idx", "layer_id")
-    ]
-    numbers = {one for one in every if isinstance(one, int)}
-    return numbers.pop() if len(numbers) == 1 else None
+    found = []
+    for name, module in layer.named_modules():
+        held = [*module._parameters.items(), *module._buffers.items()]
+        shapes = [(key, tuple(one.shape), one.dtype) for key, one in held if one is not None]
+        plain = {key: one for key, one in vars(module).items() if isinstance(one, _PLAIN)}
+        switches = [(key, plain[key]) for key in sorted(plain) if not _OF_PLACE.search(key)]
+        found.append((name, type(module), tuple(shapes), tuple(switches)))
+    return tuple(found)
 
 
 def _caches(things: Any) -> list[Any]:

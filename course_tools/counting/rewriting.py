@@ -160,14 +160,9 @@ def index(recorder: Any, module: Any, first: int, out: Any) -> None:
     """
     every, (keys, *_) = recorder.operations, recorder.fetched.get("update_indexer", (out,))
     heads = getattr(module, "n_heads", None)
-    scores = next(
-        (
-            i
-            for i, one in enumerate(every[first:], first)
-            if one.kind == "matmul" and all(each.storage not in recorder.own for each in one.reads)
-        ),
-        None,
-    )
+    products = [i for i in range(first, len(every)) if every[i].kind == "matmul"]
+    apart = (i for i in products if all(e.storage not in recorder.own for e in every[i].reads))
+    scores = next(apart, None)
     if scores is None or not isinstance(heads, int) or keys.dim() != 3 or out.dim() < 2:
         return
     (batch, new), (_, seen, width) = out.shape[:2], keys.shape

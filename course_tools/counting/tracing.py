@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from course_tools.counting import rules
+from course_tools.counting.quantization import DTYPES
 from course_tools.counting.records import STEPS, Access, Operation, Routing, Trace
 from course_tools.counting.rewriting import index, lessen
 
@@ -56,7 +57,13 @@ class Recorder:
         self.path: list[str] = [""]
         self.modules: list[Any] = [module]
         self.choices: list[Routing | None] = [None]
-        self.everyone = _experts_of(getattr(module, "config", None))
+        # How many experts a configuration names, and how many a token visits.
+        config = getattr(module, "config", None)
+        config = getattr(config, "text_config", config)
+        counts = (getattr(config, name, None) for name in ("num_local_experts", "num_experts"))
+        every = next((one for one in counts if isinstance(one, int)), None)
+        active = getattr(config, "num_experts_per_tok", None)
+        self.everyone = (every, active) if every and isinstance(active, int) else None
         self.starts: list[int] = []
         self.fetched: dict[str, tuple[Any, ...]] = {}  # what a cache gave last, by the way
         self.given: set[int] = set()
@@ -66,13 +73,8 @@ class Recorder:
         self.alive: dict[int, Any] = {}  # storages, so that no number is given twice
         self.cached: set[int] = set()
         self.own = {self.storage(one): float(one.numel()) for one in module.parameters()}
-        self.formats = {
-            torch.float64: "fp64",
-            torch.float32: "fp32",
-            torch.float16: "fp16",
-            torch.bfloat16: "bf16",
-            dtype: "x",
-        }
+        self.formats = {getattr(torch, name): short for name, short in DTYPES.items()}
+        self.formats |= {torch.float64: "fp64", dtype: "x"}
 
     def storage(self, tensor: Any) -> int:
         """The number of a tensor's memory."""
@@ -243,8 +245,12 @@ class Recorder:
         rows, inner, columns, groups = rules.product([tuple(one.shape) for one in pair])
         weighs = any(self.storage(one) in self.own for one in pair)
         reads, writes = self.accesses(given, weight=True), self.accesses(out)
-        routing = None
-        if weighs and (routing := self._routed(groups)) is not None:
+        # With an expert that stands for all, or with all of them.
+        choice, many = self.choices[-1], self.everyone
+        routing = choice if weighs and choice is not None and choice.loops else None
+        if weighs and routing is None and many is not None and groups == many[0] > many[1]:
+            routing = Routing(*many, self.tokens)
+        if routing is not None:
             # Parameters first, of all experts; where each token's row meets every expert in this
             # code, only those rows that it chose count.
             first = next(one for one in reads if one.storage in self.own)
@@ -264,15 +270,6 @@ class Recorder:
         bits = any(kind.isdigit() for kind in formats)  # integers, on whichever unit
         arithmetic = wide or ("int8" if bits else "matmul" if weighs else "attention")
         self._multiplied(name, (rows, inner, columns, groups), reads, writes, arithmetic, routing)
-
-    def _routed(self, groups: int) -> Routing | None:
-        """The routing of a product with an expert that stands for all, or with all of them."""
-        choice = self.choices[-1]
-        if choice is not None and choice.loops:
-            return choice
-        if self.everyone is not None and groups == self.everyone[0] > self.everyone[1]:
-            return Routing(*self.everyone, self.tokens)
-        return None
 
     def _convolution(self, given: list[Any], out: Any, transposed: bool) -> None:
         """Note a convolution: a filter of a channel's own runs on the vector unit."""
@@ -501,15 +498,6 @@ def _scaled(
         query, key, value = (one.unsqueeze(1) for one in (query, key, value))
         return _scaled(recorder, query, key, value, attn_mask, 0.0, is_causal).squeeze(1)
     return recorder.attention(query, key, value, causal=is_causal or hidden, besides=(attn_mask,))
-
-
-def _experts_of(config: Any) -> tuple[int, int] | None:
-    """How many experts a configuration names, and how many a token visits."""
-    config = getattr(config, "text_config", config)
-    counts = (getattr(config, name, None) for name in ("num_local_experts", "num_experts"))
-    every = next((one for one in counts if isinstance(one, int)), None)
-    active = getattr(config, "num_experts_per_tok", None)
-    return (every, active) if every and isinstance(active, int) else None
 
 
 def _choice_of(given: list[Any], module: Any) -> Routing | None:

@@ -119,9 +119,13 @@ def _recorded(path: Path) -> _Recording:
         return _added((one.name, one.calls, one.seconds) for one in read_counters(path))
     rows = gather(path)
     marked = {rows.types[one].name for one in rows.type[rows.kind == STEP]}
-    on_device = np.isin(rows.kind, ON_DEVICE).any()
-    found = _on_device(rows) if on_device else _on_host(rows)
-    return found._replace(steps=len(marked))
+    if np.isin(rows.kind, ON_DEVICE).any():
+        return _on_device(rows)._replace(steps=len(marked))
+    # Of a CPU alone, its operators take the place of kernels.
+    of = host.account(rows, None)
+    kernels = {name: (calls, seconds) for name, (calls, seconds, *_) in of.operators.items()}
+    taken = sum(seconds for _, seconds in kernels.values())
+    return _Recording(kernels, {"idle": of.window - taken}, True, len(marked))
 
 
 def _added(rows: Iterable[tuple[str, float, float]]) -> _Recording:
@@ -158,11 +162,3 @@ def _on_device(rows: Rows) -> _Recording:
         others["copies"] += (one.works.total - one.compute.total) * unit
         others["idle"] += one.busy.gaps(first, last).total * unit
     return _Recording(_added(calls).kernels, others, True)
-
-
-def _on_host(rows: Rows) -> _Recording:
-    """Of a CPU alone, its operators take the place of kernels."""
-    found = host.account(rows, None)
-    kernels = {name: (calls, seconds) for name, (calls, seconds, *_) in found.operators.items()}
-    taken = sum(seconds for _, seconds in kernels.values())
-    return _Recording(kernels, {"idle": found.window - taken}, True)

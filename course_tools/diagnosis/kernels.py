@@ -56,18 +56,14 @@ class Candidate:
         self.amount = count(operator, self.inputs) if operator else None
         if self.amount is not None and (self.kind != "product" or self.dtype is None):
             self.dtype = self.amount.dtype
-        if self.kind in ("copy", "elementwise", "other") and self._converts(called):
-            self.kind = "convert"
+        # Copies between two formats.
+        copies = called in ("aten::_to_copy", "aten::float", "aten::double")
+        converts = len({one.dtype for one in self.inputs}) > 1 or copies
+        if self.kind in ("copy", "elementwise", "other") and names.CONVERTING.search(called):
+            self.kind = "convert" if converts else self.kind
         self.bound = bound(self.amount, chip, self.kind, self.dtype)
         bare = names.bare(kernel.name)
         self.name = called if operator else bare if len(bare) <= 80 else bare[:77] + "..."
-
-    def _converts(self, called: str) -> bool:
-        """Whether the operator copies between two formats."""
-        if not names.CONVERTING.search(called):
-            return False
-        formats = {one.dtype for one in self.inputs}
-        return len(formats) > 1 or called in ("aten::_to_copy", "aten::float", "aten::double")
 
     @cached_property
     def narrow(self) -> int:

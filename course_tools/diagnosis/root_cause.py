@@ -291,19 +291,16 @@ def _chip(
     exact = next((one for one in known if named in one.device_names), None)
     if exact is not None and agrees(exact):
         return exact, None, ()
+    # Names of devices have the first word with a digit: of A100-40 A100, of RTX 3090 3090.
     words = re.split(r"[\s-]+", named.upper()) if named else []
-    family = [one for one in known if not words or _family(one) in words]
+    shorts = [re.split(r"[\s-]+", one.short.upper()) for one in known]
+    said = [next((word for word in one if re.search(r"\d", word)), one[0]) for one in shorts]
+    family = [one for one, word in zip(known, said, strict=True) if not words or word in words]
     fits = [one for one in family if agrees(one)]
     alike = len({(one.bandwidth, one.peaks.get("matrix.bf16")) for one in fits}) == 1
     if alike and named and memory and units and fits[0].memory and fits[0].multiprocessors:
         return fits[0], named, ()
     return None, None, tuple(one.key for one in (fits or family if named else fits))
-
-
-def _family(one: Accelerator) -> str:
-    """The word by which names of devices have a chip: of A100-40 A100, of RTX 3090 3090."""
-    words = re.split(r"[\s-]+", one.short.upper())
-    return next((word for word in words if re.search(r"\d", word)), words[0])
 
 
 def _whole(found: Account, cause: str, *, sure: bool = False) -> float:
@@ -382,9 +379,7 @@ def _observed(
         moves = fork.key == "memory" and cause in ("wrong-format", "at-roof")
         # What goes as a whole, as softmax from attention, need not be near its bound.
         moves |= fork.key == "near" and cause == "unfused-elementwise" and all_of
-        if answer == fork.answer and not moves:
-            return tuple(passed), False
-        if i == ends[-1]:
+        if (answer == fork.answer and not moves) or i == ends[-1]:
             return tuple(passed), False
     return tuple(passed), cause == "at-roof"
 

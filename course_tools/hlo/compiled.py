@@ -354,7 +354,10 @@ def _narrower(at: Computation, one: Instruction, value: str, dtype: str) -> str:
         # format says nothing of what it has added up.
         if "promoted" not in target:
             return ""
-        behind |= {_source(at, operand) for operand in one.operands}
+        for made in map(at.instructions.get, one.operands):  # from which format; empty for none
+            source = made.operands[:1] if made and made.opcode == "convert" else ()
+            before = at.instructions.get(source[0]) if source else None
+            behind.add(before.arrays[0].dtype if before and before.arrays else "")
     elif len(behind) > 1:
         return ""
     narrow = {name for name in behind if name and bits(name) < bits(dtype)}
@@ -371,15 +374,6 @@ def _converted(at: Computation, value: str) -> set[str]:
             moved = user.opcode in SHAPES + PIECES
             found |= _converted(at, user.name) if moved else {""}
     return found or {""}
-
-
-def _source(at: Computation, name: str) -> str:
-    """The format from which an operand was converted; empty where it was not."""
-    one = at.instructions.get(name)
-    if one is None or one.opcode != "convert" or not one.operands:
-        return ""
-    before = at.instructions.get(one.operands[0])
-    return before.arrays[0].dtype if before and before.arrays else ""
 
 
 def _sliced(at: Computation, value: str, count: int) -> bool:

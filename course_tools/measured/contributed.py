@@ -13,7 +13,8 @@ from course_lib.bench.results import read
 from course_lib.bench.rows import IDENTIFYING, Manifest, Row
 from course_lib.core.checks import CourseError, text
 from course_lib.core.dtypes import BITS
-from course_lib.specs import Accelerator, chip, chip_of_device, chips
+from course_lib.specs import Accelerator, chip, chip_of_device, chips, load_toml
+from course_tools.files import DATA
 from course_tools.measured import given
 from course_tools.measured.published import FOLDER, files_of, rows_of
 
@@ -30,6 +31,7 @@ SLACK = timedelta(minutes=1)
 STREAMS = ("copy", "triad")
 _NEEDED = "lab command git_commit python packages device started finished wall_seconds host"
 _AGAIN = "run the lab again in a clean clone, and send the folder as it comes"
+_SAID = load_toml(DATA / "contributed.toml", dict[str, str])
 
 
 def review(
@@ -83,10 +85,7 @@ def _frozen(predictions: str, about: Manifest, frozen: Mapping[str, str]) -> Ite
     if since is None:
         yield f"its predictions are of no release ({predictions[:12]}…): {given.AGAIN}"
     elif started and started < since:
-        yield (
-            f"its predictions were frozen at {since.isoformat()}, after the run began: measure "
-            f"again with the release that you compare with"
-        )
+        yield _SAID["frozen"].format(since=since.isoformat())
 
 
 def _manifest(about: Manifest) -> Iterator[str]:
@@ -94,29 +93,20 @@ def _manifest(about: Manifest) -> Iterator[str]:
         if getattr(about, name) in ("", None, {}):
             yield f"manifest.json says nothing of {name}: {_AGAIN}"
     if about.git_commit.endswith("+"):
-        yield (
-            f"manifest.json names commit {about.git_commit}, with files changed since, so "
-            f"that nobody can repeat the run: commit or undo the changes, and measure again"
-        )
+        yield _SAID["changed"].format(about=about)
     elif about.git_commit and not fullmatch("[0-9a-f]{40}", about.git_commit):
         yield f"manifest.json names {about.git_commit!r}, which is no commit: {_AGAIN}"
     if "course-lib" not in about.packages and about.packages:
         yield f"manifest.json does not name the version of course-lib in packages: {_AGAIN}"
     for name in about.host:
         if name.lower() in IDENTIFYING:
-            yield (
-                f"manifest.json has host[{name!r}], which names the machine or its user: delete "
-                f"that line"
-            )
+            yield _SAID["host"].format(name=name)
     if about.usd_per_hour is not None and not about.price_source:
         yield "manifest.json has usd_per_hour without price_source: write where that price stood"
     started, finished = _moment(about.started), _moment(about.finished)
     for name, moment in (("started", started), ("finished", finished)):
         if moment is None and getattr(about, name):
-            yield (
-                f"manifest.json has {name} {getattr(about, name)!r}, no date of ISO 8601 with a "
-                f"zone: {_AGAIN}"
-            )
+            yield _SAID["date"].format(name=name, value=getattr(about, name), again=_AGAIN)
     if about.command.startswith("course lab run ") and about.lab != about.command.split()[3]:
         yield f"manifest.json is of lab {about.lab!r} and of {about.command!r}: {_AGAIN}"
     if not (started and finished):
@@ -133,27 +123,18 @@ def _manifest(about: Manifest) -> Iterator[str]:
 def _belongs(row: Row, about: Manifest) -> Iterator[str]:
     """What in a row contradicts the manifest."""
     if about.device and row.device != about.device:
-        yield (
-            f"was measured on {row.device!r}, the manifest is of {about.device!r}: "
-            f"give each device a folder of its own, with its own manifest"
-        )
+        yield _SAID["device"].format(row=row, about=about)
     when, started, finished = map(_moment, (row.date, about.started, about.finished))
     if when is None:
         yield f"has the date {row.date!r}, not one of ISO 8601 with a zone: {_AGAIN}"
     elif started and finished and not started - SLACK <= when <= finished + SLACK:
-        yield (
-            f"is of {row.date}, outside the run of the manifest, {about.started} to "
-            f"{about.finished}: empty results/local, and measure all rows in one run"
-        )
+        yield _SAID["outside"].format(row=row, about=about)
     on = chip_of_device(row.device)
     if on is not None and row.kind == "cpu" and "matrix" in {x.partition(".")[0] for x in on.peaks}:
         yield f"says that {on.name} is a CPU: {_AGAIN}"
     spent = (row.seconds_median or 0) * (row.repeats or 1) / 2  # half of them took as long
     if about.wall_seconds and spent > about.wall_seconds:
-        yield (
-            f"took {spent:.3g} s, and the whole run {about.wall_seconds:.3g} s: give seconds, as "
-            f"the lab wrote them"
-        )
+        yield _SAID["long"].format(spent=spent, about=about)
 
 
 def _possible(row: Row) -> Iterator[str]:
@@ -180,17 +161,11 @@ def _possible(row: Row) -> Iterator[str]:
     for name, of in _derived(row, seconds).items():
         value = getattr(row, name)
         if value is not None and abs(value / of - 1 if of else value) > EXACT:
-            yield (
-                f"has {name} {value:g}, but from its other columns it is {of:g}: leave every row "
-                f"as the lab wrote it"
-            )
+            yield _SAID["column"].format(name=name, value=value, of=of)
     for speed, roof, where in _roofs(row):
         if speed > (1 + ABOVE) * roof:
-            yield (
-                f"is {speed / roof:.2f} times as fast as {where} allows ({speed:.4g} over "
-                f"{roof:.4g} per s): look for work that was counted but not done, or a clock read "
-                f"before the device was done"
-            )
+            told = {"times": speed / roof, "where": where, "speed": speed, "roof": roof}
+            yield _SAID["fast"].format(**told)
 
 
 def _derived(row: Row, seconds: float) -> dict[str, float]:

@@ -9,13 +9,8 @@ from course_lib.bench.rows import Row
 from course_lib.core.checks import CourseError
 
 # By kernel, the `op` of its rows.
-OPS = {
-    "add": "add",
-    "fused": "chain",
-    "softmax": "softmax",
-    "matmul": "matmul",
-    "attention": "attention",
-}
+OPS = {"add": "add", "fused": "chain"}
+OPS |= {kernel: kernel for kernel in ("softmax", "matmul", "attention")}
 # What is counted, a row each: bytes asked for, and bytes of the sectors that they touch.
 WAYS = ("loaded", "stored", "loaded_sectors", "stored_sectors")
 

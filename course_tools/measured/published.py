@@ -13,7 +13,7 @@ import msgspec
 from course_lib.bench.results import read
 from course_lib.bench.rows import Row
 from course_lib.core.checks import known
-from course_lib.specs import chip
+from course_lib.specs import chip, load_toml
 from course_lib.workloads import llm
 from course_tools.files import DATA
 from course_tools.measured import given
@@ -21,48 +21,13 @@ from course_tools.measured import given
 FOLDER = DATA / "measured"
 # The environment variable that names the folder of the reader's labs.
 RESULTS = "COURSE_RESULTS"
+_NAMED = load_toml(DATA / "evidence.toml", dict)["published"]
 # Chips of the spec table by the names that `matmul_mamf` gives them.
-CHIPS = {
-    "NVIDIA A100 SXM": "a100-sxm-80",
-    "NVIDIA H100 SXM": "h100-sxm",
-    "NVIDIA H200 SXM": "h200-sxm",
-    "NVIDIA B200 SXM": "b200-sxm",
-    "NVIDIA GB200 SXM": "gb200",
-    "NVIDIA B300 SXM": "b300-sxm",
-    "AMD MI300X": "mi300x",
-    "AMD MI325X": "mi325x",
-}
-# Files of `data/measured` that can be compared.
-TABLES = (
-    "decode_gptfast_bs1",
-    "decode_lmdeploy_a100_static",
-    "decode_trtllm_v061_static",
-    "prefill_trtllm_v05_ttft",
-)
-# Files of the same kind that no constant is fitted to: they test `course_tools.calibrate`.
-UNSEEN = ("decode_torchao_bs1", "decode_consumer_systems")
-
-# The first LLaMA 7B has the matrices of Llama 2 7B, and Llama 3.1 8B those of Llama 3; they differ
-# in the context they were trained for.
-_MODELS = {
-    **dict.fromkeys(("llama2-7b", "Llama-2-7B", "LLaMA-7B"), "llama-2-7b"),
-    **dict.fromkeys(("llama2-70b", "Llama-2-70B", "LLaMA-70B"), "llama-2-70b"),
-    **dict.fromkeys(("Llama-3-8B", "Llama-3.1-8B"), "llama-3-8b"),
-    "Llama 3.2:3b": "llama-3.2-3b",
-}
-_A100 = ("A100", "A100-SXM-80GB", "A100-80GB", "A100-80GB (330 W limit)")
-_CHIPS = {**dict.fromkeys(_A100, "a100-sxm-80"), "H100": "h100-sxm"} | {
-    name: name.lower().replace(" ", "-")
-    for name in ("RTX 4090", "RTX 5090", "RTX 4080", "Strix Halo")
-}
-_TECHNIQUES = {
-    **dict.fromkeys(("Base", "bf16", "Base (bfloat16)"), "bf16"),
-    **dict.fromkeys(("8-bit", "int8wo"), "int8"),
-    "4-bit (G=32)": "int4/32",
-    "float8wo": "fp8",
-    "int4wo-64": "int4/64",
-    "Q4_K_M": "q4_k_m",
-}
+CHIPS: Mapping[str, str] = _NAMED["fastest"]
+# Files of `data/measured` that can be compared; and those of the same kind that no constant is
+# fitted to: they test `course_tools.calibrate`.
+TABLES, UNSEEN = tuple(_NAMED["tables"]), tuple(_NAMED["unseen"])
+_MODELS, _CHIPS, _TECHNIQUES = (_NAMED[name] for name in ("models", "chips", "techniques"))
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):

@@ -260,8 +260,11 @@ class Replica:
             if self.steps >= self._looks:
                 self._looked, self._looks = known, self.steps + every
             known = self._looked
-        if self.engine.hold and busy and self._waits(known):
-            known = -inf
+        if self.engine.hold and busy:  # those who came wait for others to fill a step with them
+            tokens = sum(one.goal for one in self.waiting if one.arrived <= known)
+            self._held = self._held if tokens else self.steps
+            if tokens < self.engine.max_num_batched_tokens:
+                known = -inf if self.steps - self._held < self.engine.hold else known
         late, self._later = self._later, []
         preempted, alone = self.preemptions, not self.engine.enable_mixed_chunk
         gained = 0 if alone else self._gained()
@@ -303,14 +306,6 @@ class Replica:
         if self.log is not None:
             self.log.append(self._record(start, chunks, gained > 0))
         self._finish(chunks)
-
-    def _waits(self, known: float) -> bool:
-        """Whether those who came wait for others, who would fill a step with them."""
-        tokens = sum(one.goal for one in self.waiting if one.arrived <= known)
-        if not tokens:
-            self._held = self.steps
-        held = self.steps - self._held < self.engine.hold
-        return held and tokens < self.engine.max_num_batched_tokens
 
     def _record(self, start: float, chunks: Chunks, decoded: bool) -> LoggedStep:
         """The step that has just been taken, before anyone leaves."""
@@ -457,13 +452,6 @@ class Replica:
         one.blocks = self.cache.needed(one.cached)
         self._count(one, -1)
 
-    def _join(self, one: Sequence) -> None:
-        one.state, one.joined = DECODING, self._clock
-        one.ends = self._clock + one.output - one.made
-        one.remainder = (self._clock + 1 - one.cached) % self.engine.block_size
-        self._count(one, 1)
-        heapq.heappush(self._ends, (one.ends, one.number, one))
-
     def _count(self, one: Sequence, by: int) -> None:
         self._needs[one.remainder] += by
         self._decoding += by
@@ -485,8 +473,12 @@ class Replica:
             one.first = one.first if one.first >= 0 else self.now
             if one.made >= one.output:
                 self._done(one)
-            else:
-                self._join(one)
+                continue
+            one.state, one.joined = DECODING, self._clock
+            one.ends = self._clock + one.output - one.made
+            one.remainder = (self._clock + 1 - one.cached) % self.engine.block_size
+            self._count(one, 1)
+            heapq.heappush(self._ends, (one.ends, one.number, one))
 
     def _done(self, one: Sequence) -> None:
         one.state, one.last = DONE, self.now

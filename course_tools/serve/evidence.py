@@ -88,12 +88,7 @@ _QWEN: Mapping[str, Any] = _KNOWN["qwen3-32b"]
 # of chips, or answers as long as prompts on few chips.
 _LAUNCHED: Mapping[str, Mapping[str, Any]] = _KNOWN["launched"]
 _FORMATS = {"fp8": ("fp8", "fp8"), "fp8_block": ("fp8", "fp8"), "nvfp4": ("nvfp4", "fp4")}
-# What users asked: lengths from four fifths of the longest upward, ten times each, as InferenceMAX
-# does; of others, whose scripts nobody published, what their first tokens tell, which come all
-# together again and again where lengths were all the same.
-_ASKED: dict[str, Any] = {"least": 0.8, "rounds": 10}
-_OTHERS = {key: {"least": 1.0} for key in ("0.5.1.post1", "0.5.8.post1", "1.0.0rc3")}
-_OTHERS["0.5.6.post2"] = {"rounds": 4}
+_ASKED: Mapping[str, Any] = _KNOWN["asked"]  # what users asked, usually and of some versions
 PERCENTILES = "services, percentiles"  # of the log, in the table of errors
 MANY = 60  # services of an engine that are drawn to be tested
 
@@ -144,7 +139,7 @@ class MeasuredService(NamedTuple):
     @property
     def requests(self) -> Requests:
         """What its users ask."""
-        asked = _ASKED | _OTHERS.get(self.version, {})
+        asked = _ASKED["usual"] | _ASKED.get(self.version, {})
         return closed_workload(self.users, self.prompt, self.output, **asked)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from course_lib.core.checks import CourseError, count, known, positive
+from course_lib.core.checks import CourseError, count, known, positive, unfit
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, decoder
 from course_lib.workloads.precision import FormatOptions, Formats, of_model
@@ -281,11 +281,9 @@ def free_blocks(
     block = how.block_size * all_.kept.token
     most = max(int((all_.total - all_.kept.weights) // block), 0)
     if given > most:
-        raise CourseError(
-            f"engine num_gpu_blocks must be at most {most}, what {on.key} has room for beside the "
-            f"weights of {one.key} (got {given}): lower it, leave it out, or share the model over "
-            f"more chips"
-        )
+        wanted = f"be at most {most}, what {on.key} has room for beside the weights of {one.key}"
+        remedy = "lower it, leave it out, or share the model over more chips"
+        raise unfit("engine num_gpu_blocks", wanted, given, remedy)
     return given, more
 
 
@@ -328,10 +326,8 @@ def _line(requests: Requests, late: float) -> list[Sequence]:
 
 def _few(replicas: int, name: str = "replicas") -> int:
     if replicas > MOST:
-        raise CourseError(
-            f"{name} must be at most {MOST} (got {replicas}): each request that comes looks at all "
-            f"of them"
-        )
+        why = "each request that comes looks at all of them"
+        raise unfit(name, f"be at most {MOST}", replicas, why)
     return replicas
 
 
@@ -343,7 +339,14 @@ def _serve(
     users: int = 0,
 ) -> dict[int, int]:
     """Run the requests that are not done, as they come; which replica took each."""
-    choose, placed = _router(router, pool), dict[int, int]()
+    turn, placed = itertools.count(), dict[int, int]()
+
+    def choose(one: Sequence) -> int:
+        if router == "least-loaded":
+            return min(range(len(pool)), key=lambda i: pool[i].load)
+        own = router == "prefix" and one.group >= 0
+        return (one.group if own else next(turn)) % len(pool)
+
     for one in line[users:] if users else ():
         placed[one.number] = chosen = one.number % users % len(pool)
         pool[chosen].after.append(one)
@@ -359,15 +362,6 @@ def _serve(
     for each in pool:
         each.run()
     return placed
-
-
-def _router(router: str, pool: list[Replica]) -> Callable[[Sequence], int]:
-    turn = itertools.count()
-    if router == "least-loaded":
-        return lambda _: min(range(len(pool)), key=lambda i: pool[i].load)
-    if router == "prefix":
-        return lambda one: one.group % len(pool) if one.group >= 0 else next(turn) % len(pool)
-    return lambda _: next(turn) % len(pool)
 
 
 def _carry_caches(line: Many[Sequence], first: Many[Sequence], token: float) -> list[Sequence]:

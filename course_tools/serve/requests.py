@@ -103,7 +103,12 @@ def synthetic_workload(
         chosen = dice.integers(given[0].size, size=many)
         lengths = [of[chosen] for of in given]
     else:
-        lengths = [_lengths(dice, many, of, width) for of in given]
+        lengths = []
+        for of in given:
+            own = of[dice.integers(of.size, size=many)] if of.size > 1 else np.full(many, of[0])
+            if width and of.size == 1:
+                own = np.maximum(np.round(own * _gamma(dice, many, width)), 1)
+            lengths.append(own)
     kinds, start = count("groups", groups, 0), count("shared", shared, 0)
     if kinds and not start:
         raise CourseError(f"shared must be given for groups {kinds}: tokens that a group shares")
@@ -148,24 +153,14 @@ def closed_workload(
 
 def _few(name: str, requests: int) -> int:
     if requests > MOST:
-        raise CourseError(
-            f"{name} must be at most {MOST} (got {requests}): each is simulated and kept in "
-            f"memory, and no percentile of so many moves for more"
-        )
+        why = "each is simulated and kept in memory, and no percentile of so many moves for more"
+        raise checks.unfit(name, f"be at most {MOST}", requests, why)
     return requests
 
 
 def _gamma(dice: np.random.Generator, many: int, spread: Any) -> Numbers:
     shape = 1 / max(float(spread), 1e-8) ** 2  # Closer together, doubles cannot tell them apart
     return np.asarray(dice.gamma(shape, 1 / shape, many))
-
-
-def _lengths(dice: np.random.Generator, many: int, given: Any, spread: float) -> Numbers:
-    if given.size > 1:
-        return np.asarray(given[dice.integers(given.size, size=many)])
-    if not spread:
-        return np.full(many, float(given[0]))
-    return np.asarray(np.maximum(np.round(given[0] * _gamma(dice, many, spread)), 1))
 
 
 class _Line(msgspec.Struct):

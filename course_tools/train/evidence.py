@@ -218,22 +218,13 @@ _FORMATS = {"None": "bf16", "bnb.nf4": "nf4", "bnb.nf4-dq": "nf4-double"}
 
 def _tuned_shapes() -> Mapping[str, Transformer]:
     """The models of LitGPT's table, by their published configurations."""
-    plain = structs.replace(_decoder("mpt-7b"), positions=0, head="own", biases=())
-    biased = structs.replace(plain, biases=("qkv", "out", "mlp"))
-
-    def of(
-        base: Transformer, key: str, layers: int, width: int, head: int, vocab: int, **more: Any
-    ) -> Transformer:
-        sizes = {"layers": layers, "width": width, "heads": width // head, "head_dim": head}
-        sizes |= {"kv_heads": width // head, "ffn": 4 * width, "vocab": vocab}
-        return structs.replace(base, key=key, **sizes, **more)
-
-    return {
-        "phi-1.5": of(biased, "phi-1.5", 24, 2048, 64, 51200, block_norms=1),
-        "StableLM Alpha": of(biased, "stablelm-base-alpha-3b", 16, 4096, 128, 50688),
-        "Llama 2": _decoder("llama-2-7b"),
-        "Falcon": structs.replace(of(plain, "falcon-40b", 60, 8192, 64, 65024), kv_heads=8),
-    }
+    plain, found = _decoder("mpt-7b"), {"Llama 2": _decoder("llama-2-7b")}
+    for name, one in _GIVEN["tuned"].items():
+        heads = one["width"] // one["head_dim"]
+        sizes = {"key": name, "heads": heads, "kv_heads": heads, "ffn": 4 * one["width"], **one}
+        sizes["biases"] = tuple(one.get("biases", ("qkv", "out", "mlp")))
+        found[name] = structs.replace(plain, positions=0, head="own", **sizes)
+    return found
 
 
 def tuned_runs() -> tuple[TunedRun, ...]:

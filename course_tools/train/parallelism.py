@@ -108,10 +108,8 @@ def cluster(chips: str | Cluster | Accelerator, number: int | None = None) -> Cl
             raise CourseError(f"chips {shown(chips)} has a number: leave number out")
         many, which = int(said[1] or 1) * int(said[2]), said[3]
         if re.search(r"[+,]|\band\b", which):
-            raise CourseError(
-                f"chips must be of one kind (got {shown(chips)}): the slowest sets the pace, so "
-                f"ask for as many of that one"
-            )
+            why = "the slowest sets the pace, so ask for as many of that one"
+            raise unfit("chips", "be of one kind", chips, why)
     if many is None:
         wrong = "chips must say their number, as '64xh100-sxm' or '2x8xh100-sxm', machines first"
         raise CourseError(f"{wrong} (got {shown(getattr(chips, 'key', chips))})")
