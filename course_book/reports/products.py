@@ -73,7 +73,7 @@ def plot(
     shown = [*dict.fromkeys([*roofs, *others, *by_device])]
     color = {label: LINES[tone] for label, tone in zip(shown, tones(shown), strict=True)}
     # Among many devices, dots are too many for names: the rows' table has them.
-    few = len(by_device) < 3
+    few = len(by_device) < 4
     best = {id(row) for own in by_device.values() for row in _best(own) if few}
     for row, intensity, speed in here:
         style: Any = "none" if row.data == "zeros" else "full"

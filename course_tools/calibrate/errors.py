@@ -101,7 +101,8 @@ def tested_by(family: str, chip: Accelerator, own: bool) -> ErrorRow | None:
     was measured, else of its vendor's chips that were lent another's constants, or of another
     laboratory where none is lent.
     """
-    rows = [row for row in known_errors() if row.family == family]
+    rows = [row for row in known_errors() if row.family == f"{family}, {chip.vendor}"]
+    rows = rows or [row for row in known_errors() if row.family == family]
     for held in _OWN if own else ():
         for row in rows:
             if row.held == held and row.chip == chip.key and row.rows >= FEW:

@@ -454,7 +454,7 @@ def _product_errors() -> Iterator[FamilyErrors]:
     for key in LENT_PRODUCTS:
         some = products("matmul_chips", chip=key)
         likely = predict(some.bound(chip(key), "bf16"), key)
-        yield _errors("products", LENT, key, likely, some.seconds)
+        yield _errors(_of_vendor("products", key), LENT, key, likely, some.seconds)
     for key, other_key in (COLLECTED, COLLECTED[::-1]):
         on = chip(key)
         for dtype in ("bf16", *NARROW):
@@ -470,6 +470,12 @@ def _product_errors() -> Iterator[FamilyErrors]:
                 lent = _lent(on, other_key, dtype, engine)
                 likely = predict(some.bound(on, dtype), on, constants=lent, dtype=dtype)
                 yield _errors(family_of(dtype), LENT, key, likely, some.seconds)
+
+
+def _of_vendor(family: str, key: str) -> str:
+    """A family of a vendor's chips alone, which says nothing about those of the reference."""
+    vendor = chip(key).vendor
+    return family if vendor == chip(REFERENCE).vendor else f"{family}, {vendor}"
 
 
 def _attention_errors() -> Iterator[FamilyErrors]:
@@ -590,4 +596,6 @@ def _stream_errors() -> Iterator[FamilyErrors]:
         elements, ms = _columns("elementwise_mlx", "elements", "ms", chip=key)
         estimate = roofline(ops.elementwise((elements,), flops=0, dtype="fp32"), chip(key))
         cold = np.asarray(estimate.bytes) > (chip(key).llc or 0)
-        yield _errors("elementwise", LENT, key, predict(estimate, key), ms / 1e3, cold)
+        yield _errors(
+            _of_vendor("elementwise", key), LENT, key, predict(estimate, key), ms / 1e3, cold
+        )

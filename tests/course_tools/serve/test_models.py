@@ -219,7 +219,7 @@ WINDOWS = {"sliding_window": 300, "layer_types": ["sliding_attention"] * 3 + ["f
 
 @pytest.mark.parametrize(
     ("kind", "more"),
-    [pytest.param("falcon_h1", {}, marks=pytest.mark.exhaustive), ("exaone4", WINDOWS)],
+    [pytest.param("falcon_h1", {}, marks=pytest.mark.exhaustive), ("cohere2", WINDOWS)],
 )
 def test_what_a_traced_model_keeps_is_what_its_trace_holds_at_any_length(kind, more):
     """Beside a state, and beyond a window: between these the cache is taken for a full one."""
