@@ -133,12 +133,15 @@ def test_it_prints_exactly_one_kind(monkeypatch):
 
 
 def words_in(svg):
-    """What a figure says; names of dots in a list carry numbers that are no part of them."""
+    """What a figure says beside its ticks, of which a phone has fewer; names of dots in a list carry
+    numbers that are no part of them.
+    """
     texts = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
     return sorted(
         re.sub(r"^\d+\s{2}", "", said)
         for node in texts
         if re.search("[A-Za-z]", said := "".join(node.itertext()).strip())
+        and not re.fullmatch(r"[\d.,]+\s(?:[kMGTPmµn]?[sB])", said)
     )
 
 
