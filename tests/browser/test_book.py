@@ -219,7 +219,7 @@ def test_letters_and_lines_of_pictures_stand_out_as_they_are_blended(visit, sche
         page = visit(f"en/{name}.html", color_scheme=scheme)
         for box in page.query_selector_all(".explorer"):
             box.scroll_into_view_if_needed()
-            page.wait_for_timeout(100)
+            page.wait_for_function("box => box.dataset.drawn", arg=box)
         found, some, drawn = page.evaluate(FAINT)
         assert found == [], name
         texts, lines = texts + some, lines + drawn
