@@ -161,7 +161,7 @@ PHYSICS = tuple(f"course_lib/{room}" for room in ("core", "specs", "ops", "netwo
 BUDGETS = {
     "physics": (PHYSICS, 6_265),
     "course_lib": (("course_lib",), 8_215),
-    "course_tools": (("course_tools",), 18_870),
+    "course_tools": (("course_tools",), 18_872),
     "course_book": (("course_book",), 12_728),
     "grading": (("course_press/grading",), 5_830),
     "course_press": (("course_press",), 15_675),

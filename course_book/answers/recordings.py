@@ -48,7 +48,7 @@ def diagnosed(found: Diagnosis) -> Answer:
 def headline(found: Diagnosis) -> str:
     """The cause; below a confidence of one half, as a question."""
     meaning = t(f"cause-{found.cause}").partition(": ")[2]
-    if _sure(found):
+    if found.sure:
         return f"{found.cause}: {meaning}"
     return t("tell-asked").format(cause=found.cause, meaning=meaning)
 
@@ -57,11 +57,7 @@ def explanation(found: Diagnosis) -> str:
     """How much of the time it explains, and how sure that is."""
     of = {"seconds": n(found.seconds, "s"), "window": n(found.window, "s")}
     of |= {"share": n(found.share, "%"), "confidence": n(found.confidence, "%")}
-    return t("tell-explains").format(**of) + ("" if _sure(found) else t("tell-doubt"))
-
-
-def _sure(found: Diagnosis) -> bool:
-    return found.confidence >= 0.5 or found.cause == "unknown"
+    return t("tell-explains").format(**of) + ("" if found.sure else t("tell-doubt"))
 
 
 def _sentence(found: Diagnosis) -> str:

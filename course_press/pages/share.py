@@ -150,11 +150,14 @@ def cards(
         fonts = font("".join(face[1:]))
         said = face if fonts else first
         if picture and said:
-            draw = partial(lambda of, on: card(of[2](), on), picture, said)
-            made[name] = [picture[1], said[1:], fonts], draw
+            made[name] = [picture[1], said[1:], fonts], partial(_drawn, picture, said)
         elif there and (file := there / f"{name}.png").is_file():
             made[name] = [file.stat().st_mtime_ns, str(file)], file.read_bytes
     return made
+
+
+def _drawn(picture: Picture, face: Face) -> bytes:
+    return card(picture[2](), face)
 
 
 def sitemap(site: str, folders: Mapping[str, Path]) -> str:

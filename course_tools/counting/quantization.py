@@ -18,9 +18,9 @@ DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp3
 # ModelOpt's names, with the formats of weights and of arithmetic; the module of a layer that each
 # matrix of a `Transformer` is; and architectures that call these otherwise.
 ALGORITHMS, PLACES, OTHERWISE = (CALLED[name] for name in ("algorithms", "places", "otherwise"))
-# Under which keys a configuration lists what stays as it was.
 # Letters of a pattern of layers, by what stands there.
 OF = {"state": "M", "attention": "*", "experts": "E", "shared": "E", "mlp": "-"}
+# Under which keys a configuration lists what stays as it was.
 IGNORED = "ignore modules_to_not_convert ignored_layers exclude_modules llm_int8_skip_modules"
 
 

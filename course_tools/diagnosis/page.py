@@ -51,6 +51,7 @@ def dropped(read: Sequence[Rows], known: Sequence[specs.Accelerator]) -> dict[st
     kinds = [one for one in where.kinds.items() if one[1] > LEAST]
     return {
         "found": found,
+        "sure": found.sure,
         "lost": where.lost,
         "kinds": sorted(kinds, key=lambda one: -one[1]),
         "rest": (LISTED, *(sum(one[i] for one in others) for i in (0, 1))),

@@ -40,9 +40,9 @@ MISSING = 0.5
 BOUNDS = ("chip", "processor", "cpu")
 # Operators that are listed.
 TOP = 10
-# Confidence of what is asked, not said: below a half; and of an exchange of which some ranks show,
-# which may carry or wait.
-ASKED, PARTLY = 0.45, 0.75
+# Confidence from which a cause is said, not asked; that of what is asked; and of an exchange of
+# which some ranks show, which may carry or wait.
+SAID, ASKED, PARTLY = 0.5, 0.45, 0.75
 # Share of the time from which a device is busy all the time, for no cause could explain the rest;
 # and below which it is not.
 BUSY, IDLE = 1 - ENOUGH, 0.5
@@ -157,6 +157,11 @@ class Diagnosis(NamedTuple):
     busy: float
     devices: int
     constructed: bool
+
+    @property
+    def sure(self) -> bool:
+        """Whether the cause is said, not asked."""
+        return self.confidence >= SAID or self.cause == "unknown"
 
 
 def diagnose(

@@ -70,7 +70,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     hold: int = 0
     # Steps without a part of a prompt between two looks at who has come: SGLang's name.
     scheduler_recv_interval: int = 1
-    # steps, waits: what one measurement in ten falls below, and what one in ten exceeds, as factors
+    # steps, waits: what few measurements fall below, and what as few exceed, as factors
     # on expected times per token, and once more on times to first tokens; on chips of `measured`,
     # on which this engine was: elsewhere the chip's own doubt comes to them
     steps: tuple[float, float] = (1.0, 1.0)
