@@ -112,7 +112,7 @@ def test_a_mistake_is_named_with_its_byte_and_line(tmp_path):
         (b"\n\x9a\x01\x08\x03\xc2\x06trusted", "is a protobuf, as Perfetto writes it"),
         (b"\nname,dur\n", "does not begin as JSON does at byte 1, line 2"),
         (b'[{"ph": "X"}, {"ph": ', "is cut off"),
-        (gzip.compress(b""), "is empty"),
+        (gzip.compress(b"", mtime=0), "is empty"),
         (b'[{"ph": "X", "cat": "kernel", "name": "\\ud800"}]', "holds half a character"),
         (b'{"deviceProperties": [{"name": "\\udfff"}], "traceEvents": []}', "half a character"),
     ],
