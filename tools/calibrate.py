@@ -15,7 +15,6 @@ from course_tools.calibrate.constants import to_toml
 from course_tools.calibrate.errors import FILE, ErrorRow, FamilyErrors, error_table
 from course_tools.diagnosis import SEEDED, diagnose, seeded
 from course_tools.serve import evidence as services
-from course_tools.serve.settings import engines
 from course_tools.train import evidence as training
 from tools import fit_chips, fit_engine, fit_training
 
@@ -25,7 +24,8 @@ def fit() -> None:
     fit_chips.fit_and_write()
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         fits: list[Future[Any]] = [pool.submit(fit_training.fit_and_write)]
-        fits += [pool.submit(fit_engine.fit_and_write, name) for name in engines()]
+        measured = sorted({one.engine for one in services.services()})
+        fits += [pool.submit(fit_engine.fit_and_write, name) for name in measured]
         for done in as_completed(fits):
             print(done.result(), flush=True)
 
