@@ -4,6 +4,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from course_press.source.chapter import INLINE, Chapter, Line, read_text
@@ -47,16 +48,23 @@ def _made(chapter: Chapter) -> dict[str, set[str]]:
     """Of each name of a chapter's cells, the names that it is made from."""
     made: dict[str, set[str]] = {}
     for cell in chapter.cells:
-        try:
-            body = ast.parse(cell.code).body
-        except SyntaxError:
-            continue  # whoever runs it says so
-        for one in body:
-            for name in (
-                {one.name} if isinstance(one, ast.FunctionDef) else _stored(one) - _own(one)
-            ):
-                made.setdefault(name, set()).update(_names(one) - {name})
+        for name, of in _makes(cell.code):
+            made.setdefault(name, set()).update(of)
     return made
+
+
+@cache
+def _makes(code: str) -> list[tuple[str, set[str]]]:
+    """Each name that a cell, which all languages share, gives a value, and what from."""
+    try:
+        body = ast.parse(code).body
+    except SyntaxError:
+        return []  # whoever runs it says so
+    return [
+        (name, _names(one) - {name})
+        for one in body
+        for name in ({one.name} if isinstance(one, ast.FunctionDef) else _stored(one) - _own(one))
+    ]
 
 
 def _stored(tree: ast.AST) -> set[str]:

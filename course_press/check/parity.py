@@ -145,7 +145,7 @@ def missing_terms(source: Chapter, translation: Chapter, lang: str) -> Iterator[
     )
     for term, text in english.items():
         plain, fixed = (w.partition("(")[0].strip().lower() for w in (text, here[term]))
-        if re.search(rf"\b{re.escape(plain)}\b", said) and fixed not in says:
+        if plain in said and fixed not in says and re.search(rf"\b{re.escape(plain)}\b", said):
             yield f"{plain}: {here[term]}"
 
 

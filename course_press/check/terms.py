@@ -70,8 +70,10 @@ def _found(
     starts, text = [0], "\n".join(plain)  # a term may go on in the next line
     for one in plain:
         starts.append(starts[-1] + len(one) + 1)
+    lower = text.lower()
     for rival in rivals:
-        if rival.lang != lang:
+        # Patterns are slow, and most rivals stand nowhere.
+        if rival.lang != lang or rival.rival.split()[0].lower() not in lower:
             continue
         matches = list(_pattern(rival.rival).finditer(text))
         terms = _pattern(rival.chosen).finditer(text) if matches else ()
