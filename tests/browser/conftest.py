@@ -3,12 +3,35 @@
 import os
 import re
 import shutil
+from pathlib import Path
+from zlib import crc32
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
 from course_press.pages import site
+
+# What tells variants of one test apart that are otherwise of one kind.
+LOOK = re.compile(r"(?<![a-z])(en|es|ko|light|dark)(?![a-z])|(^|-)\d{3,4}$")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of variants that differ by page, language, scheme or width, `make test` runs every third,
+    beginning elsewhere in each test, so that each language and scheme is seen; `make exhaustive`
+    runs the others.
+    """
+    groups = {}
+    for item in items:
+        mine = item.path.is_relative_to(Path(__file__).parent) and hasattr(item, "callspec")
+        if mine and LOOK.search(item.callspec.id) and not item.get_closest_marker("exhaustive"):
+            groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, group in groups.items():
+        step = min(len(group), 3)
+        for at, item in enumerate(group):
+            if at % step != crc32(name.encode()) % step:
+                item.add_marker(pytest.mark.exhaustive)
 
 
 @pytest.fixture(scope="package")
