@@ -187,7 +187,7 @@ def print_page(
 ) -> PrintedPage:
     """Print one page with pandoc, or reuse the print of the same text."""
     course: dict[str, Any] = {
-        "words": ui_words(book.lang),
+        "words": dict(words(book.lang, "ui")),
         "chapter": str(chapter.number or ""),
         "profile": book.lang,
         "page": str(chapter.path),
@@ -261,11 +261,9 @@ def print_page(
         return picture[2]() if picture else b""
 
     first: Picture | None = (*asked["picture"], draw) if asked["picture"] else None
-
-    def load() -> str:
-        return _coloured(str(cache.get(f"{key}-body")), cache)
-
-    return PrintedPage(chapter, key, data, load, first, code)
+    return PrintedPage(
+        chapter, key, data, lambda: _coloured(str(cache.get(f"{key}-body")), cache), first, code
+    )
 
 
 def _coloured(body: str, cache: Cache) -> str:
@@ -318,11 +316,6 @@ def pandoc_version() -> str:
     except OSError:
         get = "make clean book gets it, in the package pypandoc-binary"
         raise MissingError(f"pandoc is missing or does not run: {get}") from None
-
-
-def ui_words(lang: str) -> dict[str, str]:
-    """The words of the pages themselves: of labels, buttons, menus."""
-    return dict(words(lang, "ui"))
 
 
 def run_pandoc(
@@ -418,10 +411,8 @@ def _cell_markdown(cell: Cell, outputs: Sequence[Mapping[str, Any]]) -> Iterator
 def _shown(cell: Cell, data: Mapping[str, Any]) -> Iterator[str]:
     if "text/markdown" in data:
         yield from ("", *data["text/markdown"].splitlines(), "")
-    elif "text/html" in data:
-        yield from _fenced(data["text/html"], "{=html}")
-    elif "image/svg+xml" in data:
-        yield from _fenced(data["image/svg+xml"], "{=html}")
+    elif raw := [data[kind] for kind in ("text/html", "image/svg+xml") if kind in data]:
+        yield from _fenced(raw[0], "{=html}")
     elif "image/png" in data:
         yield f"![](data:image/png;base64,{data['image/png'].strip()})"
     elif "text/plain" in data:
