@@ -5,6 +5,7 @@ import platform
 import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,7 @@ from typer import Option
 from course_lib import CourseError
 from course_book.text import in_language
 from course_press.check import parity
-from course_press.cli import assistants, build, exercises, grading, labs, me, new, predict, specs
+from course_press.cli import build, new
 from course_press.cli.build import known_languages
 from course_press.cli.console import command, counted, fail_with, misused, refuse, tell, tell_table
 from course_press.source.book import configured, languages, read_book
@@ -127,12 +128,16 @@ def _installed(package: str) -> str | None:
 
 
 # In the order of `course --help`: what a reader asks stands first.
-PANELS = {
-    "Questions": (*assistants.QUESTIONS, me.app),
-    "Look up": (specs.app, assistants.app),
-    "Labs and classes": (labs.app, predict.own, exercises.app, grading.app),
-    "Makers of the book": (build.app, new.app, makers),
-}
+PANELS: dict[str, Sequence[typer.Typer]] = {"Makers of the book": (build.app, new.app, makers)}
+if sys.argv[1:2] != ["build"]:  # it is run all day, and asks none of these
+    from course_press.cli import assistants, exercises, grading, labs, me, predict, specs
+
+    PANELS = {
+        "Questions": (*assistants.QUESTIONS, me.app),
+        "Look up": (specs.app, assistants.app),
+        "Labs and classes": (labs.app, predict.own, exercises.app, grading.app),
+        **PANELS,
+    }
 for panel, several in PANELS.items():
     for commands in several:
         for one in commands.registered_commands:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from inspect import signature
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_args, get_origin
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -21,11 +21,12 @@ from typer import Argument, BadParameter, Exit, Option, Typer
 from course_lib import CourseError
 from course_lib.core.checks import unfit
 from course_tools.amounts import amount
-from course_tools.counting import Named
-from course_tools.counting import named as model_named
 from course_book import t
-from course_book.answers import Remedy, refused
 from course_book.text import language, named, retold
+
+if TYPE_CHECKING:
+    from course_tools.counting import Named
+    from course_book.answers import Remedy
 
 AsJson = Annotated[bool, Option("--json", help="Everything in SI units, as JSON.")]
 Budget = Annotated[float, Option(min=1, help="Seconds for all measurements.")]
@@ -99,6 +100,8 @@ def complain(text: str, style: str = "red") -> None:
 def refuse(error: str, code: int, as_json: bool = False) -> NoReturn:
     """An error as one line, with --json also as data, and the exit code."""
     if as_json or "--json" in sys.argv:
+        from course_book.answers import refused
+
         tell_json(refused(error))
     complain(error)
     sys.exit(code)
@@ -171,7 +174,7 @@ def formats_in_words(said: Mapping[str, str]) -> str:
     return "; ".join(f"{told(name)} {retold(one)}" for name, one in said.items())
 
 
-def tell_next(changes: Iterable[Remedy], key: str = "next") -> None:
+def tell_next(changes: Iterable["Remedy"], key: str = "next") -> None:
     """What would give more, best first."""
     if said := "; ".join(one.what[language()] for one in changes):
         tell(told(key, changes=said))
@@ -219,8 +222,10 @@ def see_own_modules() -> None:
         sys.path.insert(0, "")
 
 
-def meant(given: str) -> Named:
+def meant(given: str) -> "Named":
     """The model that a reader names."""
+    from course_tools.counting import named as model_named
+
     see_own_modules()
     return model_named(given, sys.stdin.read() if given == "-" else None)
 

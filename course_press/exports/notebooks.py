@@ -9,7 +9,8 @@ from typing import Any
 
 import nbformat
 
-from course_press.pages.pandoc import outputs_by_cell, page_lines, run_pandoc, ui_words
+from course_book.text import words
+from course_press.pages.pandoc import outputs_by_cell, page_lines, run_pandoc
 from course_press.run.execute import Cache, ChapterResults, Surroundings, run_chapter
 from course_press.run.pool import do_jobs
 from course_press.source.book import Book, Say, languages, read_book, silent
@@ -80,7 +81,7 @@ def _notebook(
     cells = list(chapter.cells)
     markers = (["```{.course-cell}", str(i), "```"] for i in range(len(cells)))
     text = "\n".join(page_lines(chapter, ran.inlines, markers))
-    course: dict[str, Any] = {"words": ui_words(book.lang), "profile": book.lang}
+    course: dict[str, Any] = {"words": dict(words(book.lang, "ui")), "profile": book.lang}
     course |= {"labels": known, "published": published(book)}
     markdown = run_pandoc(book, chapter, text, course, "notebook.lua", JUPYTER)
     stem = chapter.path.stem

@@ -67,6 +67,7 @@ class PrintedPage:
     data: Mapping[str, Any]  # what it says of itself: labels, links, minutes
     load: Callable[[], str]  # gives its body, which few ask for
     picture: Picture | None = None  # its first figure that can be drawn without a browser
+    code: str = ""  # in black and white, of a page that is printed anew
 
     @cached_property
     def body(self) -> str:
@@ -147,6 +148,8 @@ def print_pages(
             for of in wanted.values()
         ]
         printed |= {id(page.chapter): page for of in do_jobs(jobs, say=say) for page in of}
+    # All at once: pandoc loads a language's grammar as long as it prints a page.
+    _coloured("".join(page.code for page in printed.values()), cache)
     return [[printed[id(one)] for one in book.chapters if id(one) in printed] for book in books]
 
 
@@ -184,7 +187,7 @@ def print_page(
 ) -> PrintedPage:
     """Print one page with pandoc, or reuse the print of the same text."""
     course: dict[str, Any] = {
-        "words": ui_words(book.lang),
+        "words": dict(words(book.lang, "ui")),
         "chapter": str(chapter.number or ""),
         "profile": book.lang,
         "page": str(chapter.path),
@@ -231,12 +234,12 @@ def print_page(
         else:
             texts += [book.root / one.path for one in book.chapters if one.number]
         made_of += map(read_text, texts)
-    key = cache.key("print", asked["text"], course, made_of)
+    key, code = cache.key("print", asked["text"], course, made_of), ""
     if (data := cache.get(key)) is None or not cache.has(f"{key}-body"):
         text = text or _text(chapter, ran)
         printed = run_pandoc(book, chapter, text, course, "site.lua", "html5", _PLAIN)
         body, _, told = printed.partition(_SPLIT)
-        body = _coloured(body, cache)
+        code = "".join(one[0] for one in _CODE.finditer(body))
         data = {
             **json.loads(told),
             "ids": re.findall(r'id="([^"]+)"', body),
@@ -258,11 +261,13 @@ def print_page(
         return picture[2]() if picture else b""
 
     first: Picture | None = (*asked["picture"], draw) if asked["picture"] else None
-    return PrintedPage(chapter, key, data, lambda: str(cache.get(f"{key}-body")), first)
+    return PrintedPage(
+        chapter, key, data, lambda: _coloured(str(cache.get(f"{key}-body")), cache), first, code
+    )
 
 
 def _coloured(body: str, cache: Cache) -> str:
-    """A print with its code in colours, each piece once: pandoc loads grammars slowly."""
+    """A print with its code in colours, each piece made once."""
     keys = {one[0]: cache.key("code", one[0], pandoc_version()) for one in _CODE.finditer(body)}
     known = {block: cache.get(key) for block, key in keys.items()}
     missing = [block for block in known if known[block] is None]
@@ -311,11 +316,6 @@ def pandoc_version() -> str:
     except OSError:
         get = "make clean book gets it, in the package pypandoc-binary"
         raise MissingError(f"pandoc is missing or does not run: {get}") from None
-
-
-def ui_words(lang: str) -> dict[str, str]:
-    """The words of the pages themselves: of labels, buttons, menus."""
-    return dict(words(lang, "ui"))
 
 
 def run_pandoc(
@@ -411,10 +411,8 @@ def _cell_markdown(cell: Cell, outputs: Sequence[Mapping[str, Any]]) -> Iterator
 def _shown(cell: Cell, data: Mapping[str, Any]) -> Iterator[str]:
     if "text/markdown" in data:
         yield from ("", *data["text/markdown"].splitlines(), "")
-    elif "text/html" in data:
-        yield from _fenced(data["text/html"], "{=html}")
-    elif "image/svg+xml" in data:
-        yield from _fenced(data["image/svg+xml"], "{=html}")
+    elif raw := [data[kind] for kind in ("text/html", "image/svg+xml") if kind in data]:
+        yield from _fenced(raw[0], "{=html}")
     elif "image/png" in data:
         yield f"![](data:image/png;base64,{data['image/png'].strip()})"
     elif "text/plain" in data:

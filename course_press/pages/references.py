@@ -52,7 +52,7 @@ def check_links(pages: Sequence[PrintedPage]) -> None:
     """Every link between pages leads to a page, and to an anchor on it."""
     urls = {page.url: page for page in pages}
     for page in pages:
-        for target in page.data["links"]:
+        for target in dict.fromkeys(page.data["links"]):
             file, _, anchor = target.partition("#")
             url = os.path.normpath(PurePosixPath(page.url).parent / file) if file else page.url
             if url not in urls:

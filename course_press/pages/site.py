@@ -6,10 +6,11 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
-from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
+
+from PIL import __version__ as pillow
 
 from course_lib import CourseError
 from course_book.text import words
@@ -235,15 +236,11 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
         }
         for chapter in first.chapters
     ]
+    texts = {one["text"] for one in listed if (out / one["text"]).is_file()}
     files["llms.txt"] = (
         templates()
         .get_template("llms.txt.j2")
-        .render(
-            languages=listed,
-            chapters=chapters,
-            texts={one["text"] for one in listed if (out / one["text"]).is_file()},
-            root=f"{site}/" if site else "",
-        )
+        .render(languages=listed, chapters=chapters, texts=texts, root=site and f"{site}/")
     )
     if site:
         folders = {lang: (stage if (stage / lang).is_dir() else out) / lang for lang in every}
@@ -383,7 +380,7 @@ def _parts(
             parts[path] = key, partial(alone, path, read)
         if card := cards.get(page.chapter.path.stem):
             name, (made_of, draw) = about.card(page.chapter), card
-            key = Cache.key(makers, version("pillow"), made_of)
+            key = Cache.key(makers, pillow, made_of)
             parts[name] = key, partial(alone, name, draw)
     if whole:
         found = [[keys[page.url], page.chapter.title, page.chapter.meta] for page in pages]

@@ -83,14 +83,10 @@ def deck(book: Book, page: PrintedPage, body: str, cache: Cache) -> str:
 @functools.cache
 def makers() -> str:
     """A fingerprint of all that makes pages and decks of what is printed."""
-    code = [*Path(__file__).parent.glob("*.py"), *Path(reading.__file__).parent.glob("*.py")]
-    files = [
-        *code,
-        *ASSETS.glob("*.j2"),
-        *ASSETS.glob("*.html"),
-        *ASSETS.glob("*.toml"),
-        DATA / "words.csv",
-    ]
+    files = [DATA / "words.csv", *Path(__file__).parent.glob("*.py")]
+    files += Path(reading.__file__).parent.glob("*.py")
+    for kind in ("j2", "html", "toml"):
+        files += ASSETS.glob(f"*.{kind}")
     return Cache.key([read_text(file) for file in sorted(files)])
 
 

@@ -117,11 +117,11 @@ def read_text(file: Path, shown: Path | None = None) -> str:
 def read_chapter(root: Path, path: Path, lang: str) -> Chapter:
     """Read one chapter, not yet numbered: includes expanded, cells and prose told apart."""
     files: list[Path] = []
-    expanded: list[Line] = []
-    for line in _expanded(root / path, files, root, root.resolve()):
-        expanded.append(line)
+    expanded: list[tuple[Line, bool]] = []
+    for one in _expanded(root / path, files, root, root.resolve()):
+        expanded.append(one)
         if len(expanded) > LINES:
-            raise line.error(f"{path} with all that it includes has more than {LINES} lines")
+            raise one[0].error(f"{path} with all that it includes has more than {LINES} lines")
     _closed_divs(expanded)
     lines = list(_for_language(expanded, lang))
     meta, start = _front_matter(lines)
@@ -165,7 +165,7 @@ def _told_apart(lines: Iterable[Line]) -> Iterator[tuple[Line, bool]]:
 
 def _expanded(
     file: Path, files: list[Path], root: Path, real: Path, via: tuple[Path, ...] = ()
-) -> Iterator[Line]:
+) -> Iterator[tuple[Line, bool]]:
     files.append(file)
     here: Path | None = None
     shown = file.relative_to(root) if file.is_relative_to(root) else file
@@ -175,8 +175,8 @@ def _expanded(
         if coded and (include := _INCLUDE.match(line.text)):
             # A path that starts with a slash is meant from the book's root, as in Quarto.
             above = root if include[1].startswith("/") else file.parent
-            target = (above / include[1].removeprefix("/")).resolve()
-            here = here or file.resolve()
+            target = _resolved(above / include[1].removeprefix("/"))
+            here = here or _resolved(file)
             if not target.is_relative_to(real):
                 raise line.error(f"included file {include[1]} lies outside the book's folder")
             if not target.is_file():
@@ -191,13 +191,13 @@ def _expanded(
             if shortcode[1] == "include":
                 raise line.error("shortcode include must stand alone on its line")
             raise line.error(f"shortcode {shortcode[1]} is not known to the embedded engine")
-        yield line
+        yield line, is_prose
 
 
-def _for_language(lines: Iterable[Line], lang: str) -> Iterator[Line]:
+def _for_language(lines: Iterable[tuple[Line, bool]], lang: str) -> Iterator[Line]:
     """Leave out blocks for another language, so that nothing in them counts."""
     depth, hidden = 0, 0
-    for line, is_prose in _told_apart(lines):
+    for line, is_prose in lines:
         if is_prose and is_div_end(line):
             depth -= 1
             if hidden and depth < hidden:
@@ -212,11 +212,11 @@ def _for_language(lines: Iterable[Line], lang: str) -> Iterator[Line]:
             yield line
 
 
-def _closed_divs(lines: Iterable[Line]) -> None:
+def _closed_divs(lines: Iterable[tuple[Line, bool]]) -> None:
     """Every div is closed, and nothing else."""
     open_: list[Line] = []
     text = False
-    for line, is_prose in _told_apart(lines):
+    for line, is_prose in lines:
         after_text, text = text, False
         if not is_prose:
             continue
@@ -261,8 +261,7 @@ def _items(lines: Sequence[Line]) -> list[Line | Cell]:
     items: list[Line | Cell] = []
     left = iter(lines)
     for line in left:
-        mark = _FENCE.match(line.text)
-        if not mark:
+        if not (mark := _FENCE.match(line.text)):
             _known_div(line)
             items.append(line)
             continue
@@ -298,6 +297,8 @@ def _cell(lines: Sequence[Line], at: Line, indent: str) -> Cell:
     return Cell(tuple(code), options, at, indent)
 
 
+# The same cells stand in every language, and the system is asked about each of a path's folders.
+_resolved = cache(Path.resolve)
 # A book has a dozen lines of options, a thousand times.
 _read_yaml = cache(partial(yaml.load, Loader=SafeLoader))
 

@@ -100,6 +100,13 @@ def test_a_command_that_prints_nothing_waits_for_nothing_that_prints():
     assert not heavy & set(run.stdout.split())
 
 
+def test_a_build_starts_without_what_answers_questions():
+    code = "import sys; sys.argv = ['course', 'build']; import course_press.cli.app"
+    code = f"{code}; import course_press.pages.site; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"course_book.answers", "course_tools.counting"} & {*run.stdout.split()}
+
+
 def test_doctor_says_which_engine_runs_and_how_to_get_the_other(book, tmp_path):
     done = course(book.root, "doctor")
     assert done.returncode == 0

@@ -4,6 +4,7 @@ import io
 import itertools
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -162,7 +163,7 @@ def test_the_words_of_every_card_are_whole_legible_and_inside(lang, monkeypatch)
                 "NO HANGUL FONT: cards in Korean are the English ones (apt install fonts-nanum)"
             )
         written.clear()
-        share.card(blank(), face)
+        share.card(blank, face)
         assert " ".join(said for _, said, *_ in written).split() == " ".join(face[1:]).split()
         boxes = []
         for (x, y), said, letters, more in written:
@@ -184,7 +185,9 @@ def test_the_words_of_every_card_are_whole_legible_and_inside(lang, monkeypatch)
 def test_a_wide_and_a_tall_figure_fit_the_right_half_whole():
     for size in ((2000, 300), (300, 2000), (1037, 620)):
         face = share.Face(None, "One", "A finding.", "A book")
-        sheet = Image.open(io.BytesIO(share.card(blank(size, (200, 30, 30)), face))).convert("RGB")
+        sheet = Image.open(
+            io.BytesIO(share.card(partial(blank, size, (200, 30, 30)), face))
+        ).convert("RGB")
         red = [
             (x, y)
             for x in range(0, 1200, 4)
