@@ -500,6 +500,30 @@ def test_who_waits_for_a_rank_with_as_much_work_is_told_that_its_host_is_late(tm
     assert one.advice == ("late" if even else "load-imbalance")
 
 
+@pytest.mark.parametrize("late", [0.0, 500.0, 2_000.0])
+def test_a_late_host_is_blamed_for_no_more_than_it_was_late(tmp_path, late):
+    """Ranks with as much work in all, which falls on another one in each step."""
+    pens, paths, steps = [Pen(rank) for rank in range(2)], [], 20
+    for step in range(steps):
+        for rank, pen in enumerate(pens):
+            if rank == step % 2:
+                pen.host = max(pen.host, pen.gpu_free) + late
+            for _ in range(4 if rank == step % 2 else 1):
+                pen.gemm(8192, 8192, 4096)
+        end = max(pen.gpu_free for pen in pens) + 90
+        for pen in pens:
+            pen.launch("nccl:all_reduce", others.NCCL, end - pen.gpu_free)
+    for rank, pen in enumerate(pens):
+        paths.append(tmp_path / f"{rank}.json")
+        paths[-1].write_text(json.dumps(pen.trace()))
+    one = diagnosis.diagnose(paths)
+    lost = dict(one.alternatives) | {one.cause: one.share}
+    # Its own device waits for it, and then the other one as long.
+    assert lost.get("host-bound", 0.0) * one.window == pytest.approx(steps * late * 1e-6, abs=2e-3)
+    more = 3 * 2 * 8192 * 8192 * 4096 / pens[0].peak / 0.75  # for which one of two devices waits
+    assert lost["load-imbalance"] * one.window == pytest.approx(steps * more / 2, rel=0.05)
+
+
 @pytest.mark.parametrize("tpu", [False, True])
 @pytest.mark.parametrize("name", ["launch_bound", "host_bound_quiet", "synchronisation", "copies"])
 def test_a_trace_of_jax_is_read_as_one_of_torch(tmp_path, name, tpu):
@@ -558,6 +582,38 @@ def test_a_function_between_operators_of_a_cpu_alone_has_its_name(tmp_path):
         pen.row("cpu_op", "aten::mm", began + 18_500.0, 1_000.0, 77, 77)
     one = found(tmp_path, pen.trace() | {"deviceProperties": []})
     assert (one.cause, one.evidence[0].what) == ("host-bound", "s.py(5): load")
+
+
+@pytest.mark.parametrize("part", [0.1, 0.45, 0.55, 0.9])
+@pytest.mark.parametrize("device", [True, False])
+def test_a_function_names_the_gaps_of_which_it_takes_more_than_half(tmp_path, device, part):
+    pen = Pen()
+    for _ in range(6):
+        product(pen, 600.0, cpu=12.0 if device else 600.0)
+        began = max(pen.host, pen.gpu_free) if device else pen.host
+        pen.host = began + 4_000.0
+        pen.row("python_function", "s.py(1): main", began - 5, 4_010.0, 77, 77)
+        pen.row("python_function", "s.py(5): load", began + 5, part * 4_000.0, 77, 77)
+    product(pen, 600.0)
+    if not device:
+        pen.rows = [row for row in pen.rows if row["cat"] in ("cpu_op", "python_function")]
+    one = found(tmp_path, pen.trace() if device else pen.trace() | {"deviceProperties": []})
+    assert one.cause == "host-bound"
+    assert one.evidence[0].what == ("s.py(5): load" if part > 0.5 else "s.py(1): main")
+
+
+def test_gaps_of_a_cpu_are_named_by_what_runs_in_those_of_their_length(tmp_path):
+    pen, took = Pen(), {"s.py(5): load": 40 * 2_000.0, "s.py(9): log": 40 * 180.0}
+    for name, lasts in took.items():
+        for _ in range(40):
+            pen.row("cpu_op", "aten::mm", pen.host, 600.0, 77, 77)
+            pen.row("python_function", name, pen.host + 600.0, lasts / 40, 77, 77)
+            pen.host += 600.0 + lasts / 40
+    pen.row("cpu_op", "aten::mm", pen.host, 600.0, 77, 77)
+    one = found(tmp_path, pen.trace() | {"deviceProperties": []})
+    said = {each.what: each.seconds for each in one.evidence}
+    assert one.cause == "host-bound"
+    assert said == pytest.approx({name: lasts * 1e-6 for name, lasts in took.items()})
 
 
 def test_each_call_that_fills_a_gap_has_its_own_time(tmp_path):
