@@ -5,16 +5,18 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.backends.backend_svg import FigureCanvasSVG, RendererSVG
 from matplotlib.figure import Figure
 from matplotlib.scale import LogScale, LogTransform
+from matplotlib.font_manager import fontManager, get_font
 from matplotlib.text import Text
+from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from course_lib.specs import load_toml
@@ -92,8 +94,36 @@ class Plot(Shown):
             self._labels.place(NARROW if narrow else WIDE)
             # Letters that are measured here are drawn by the page, in its own font.
             warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")
-            FigureCanvasSVG(self.figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
+            self.figure.dpi = 72
+            by = _Renderer(*72 * self.figure.get_size_inches(), buffer, metadata=dict.fromkeys(("Date", "Creator")))
+            # Laid out by what draws
+            FigureCanvasSVG(self.figure).get_renderer = lambda: by
+            self.figure.draw(by)
+            by.finalize()
         return "<svg" + buffer.getvalue().partition("<svg")[2]
+
+
+class _Renderer(RendererSVG):
+    """Writes SVG, and measures a text once for all figures."""
+
+    def get_text_width_height_descent(self, s: str, prop: Any, ismath: Any) -> Any:
+        return _measured(s, prop, ismath)
+
+    def _get_font_height_metrics(self, prop: Any) -> Any:
+        return _height(prop.copy())
+
+
+@cache
+def _measured(*given: Any) -> Any:
+    return text_to_path.get_text_width_height_descent(*given)
+
+
+@cache
+def _height(prop: Any) -> Any:
+    font = get_font(fontManager._find_fonts_by_props(prop))
+    table = font.get_sfnt_table("OS/2")
+    scale = 1 / font.get_sfnt_table("head")["unitsPerEm"] * prop.get_size_in_points() * 72 / 72
+    return table["sTypoAscender"] * scale, -table["sTypoDescender"] * scale, table["sTypoLineGap"] * scale
 
 
 @contextmanager
@@ -121,13 +151,23 @@ def _ticks_once(figure: Figure) -> Iterator[None]:
             if any(low <= at <= high for at in axis.get_majorticklocs()):
                 # Labels without letters would be measured, too.
                 axis.set_tick_params(which="minor", label1On=False)
-                # Minor ticks are many, and share what is not seen of them: all but a line.
-                for _ in range(len(axis.get_minorticklocs()) - len(axis.minorTicks)):
-                    axis.minorTicks.append(copy(axis.minorTicks[0]))
-                    axis.minorTicks[-1].tick1line = copy(axis.minorTicks[0].tick1line)
+                axis._update_ticks = partial(_with_minor_ticks, axis, axis._update_ticks)
             keep(axis, "_update_ticks", lambda one: one.get_tick_space())
             keep(axis, "_get_ticklabel_bboxes", lambda one: one.axes.bbox.bounds)
         yield
+
+
+def _with_minor_ticks(axis: Any, update: Callable[[], list[Any]]) -> list[Any]:
+    """An axis's ticks; those between, which are many, as the marks of one."""
+    low, high = sorted(axis.get_view_interval())
+    between = [at for at in type(axis).get_minorticklocs(axis) if low <= at <= high]
+    axis.get_minorticklocs = lambda: between[:1]
+    ticks = update()
+    del axis.get_minorticklocs
+    if between:
+        along = (between, [0] * len(between))
+        axis.minorTicks[0].tick1line.set_data(*along[:: 1 if axis.axis_name == "x" else -1])
+    return ticks
 
 
 class _Rounded(LogTransform):
