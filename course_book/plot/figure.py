@@ -95,7 +95,7 @@ class Plot(Shown):
             warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")
             self.figure.dpi = 72
             width, height = 72 * self.figure.get_size_inches()
-            by = _Renderer(width, height, buffer, metadata={"Date": None, "Creator": None})
+            by: Any = _Renderer(width, height, buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
             # What draws measures the layout, too.
             FigureCanvasSVG(self.figure).get_renderer = lambda: by  # type: ignore[attr-defined]
             self.figure.draw(by)
@@ -110,7 +110,7 @@ class _Renderer(RendererSVG):
     @staticmethod
     @cache
     def _get_font_height_metrics(prop: Any) -> list[float]:
-        font = get_font(fontManager._find_fonts_by_props(prop))  # type: ignore[attr-defined]
+        font: Any = get_font(fontManager._find_fonts_by_props(prop))
         table, em = font.get_sfnt_table("OS/2"), font.get_sfnt_table("head")["unitsPerEm"]
         scale = 1 / em * prop.get_size_in_points() * 72 / 72
         signs = {"sTypoAscender": scale, "sTypoDescender": -scale, "sTypoLineGap": scale}
