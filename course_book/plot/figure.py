@@ -149,7 +149,10 @@ def _ticks_once(figure: Figure) -> Iterator[None]:
 # An axis's ticks; those between, which are many, are marks of one line.
 def _few_ticks(axis: Any) -> Any:
     low, high = sorted(axis.get_view_interval())
-    between = [at for at in axis.get_minorticklocs() if low <= at <= high]
+    # An end counts, whatever its last bit.
+    between = [
+        at for at in axis.get_minorticklocs() if low - 1e-9 * abs(low) <= at <= high * (1 + 1e-9)
+    ]
     axis.get_minorticklocs = lambda: between[:1]
     ticks = type(axis)._update_ticks(axis)
     del axis.get_minorticklocs
