@@ -72,9 +72,9 @@ class EngineExplorer(Endless):
         }
 
 
+# Steps of a model on chips that share it, and the tokens that their cache has room for.
 @cache
 def _pace(name: str, key: str, gpus: int) -> tuple[serve.StepTimeModel, int]:
-    """Steps of a model on chips that share it, and the tokens that their cache has room for."""
     on = chip(key)
     how = serve.engine(ENGINE, tensor_parallel_size=gpus)
     longest = serve.engine(how, max_num_batched_tokens=max(STEPS.tokens + LOADS.tokens))
@@ -216,13 +216,13 @@ def _counted(keys: Sequence[str]) -> tuple[str, ...]:
     return tuple(n(int(key)) for key in keys)
 
 
+# What computes the fields of an answer for every state; `lined` go along the line too.
 def _asking(
     ask: Callable[[Mapping[str, Any]], Mapping[str, Any]],
     units: Mapping[str, str],
     words: Mapping[str, tuple[str, ...]],
     lined: Sequence[str],
 ) -> Compute:
-    """What computes the fields of an answer for every state; `lined` go along the line too."""
 
     def each(**one: Any) -> dict[str, Field]:
         axes = tuple(one)

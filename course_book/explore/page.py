@@ -68,8 +68,8 @@ def _sizes(one: Any, optional: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": one.name, "kind": one.kind, "parameters": one.parameters, **short}
 
 
+# What a transformer has where its configuration does not say.
 def _optional() -> dict[str, Any]:
-    """What a transformer has where its configuration does not say."""
     return {
         one.name: {} if one.default_factory is dict else msgspec.to_builtins(one.default)
         for one in msgspec.structs.fields(Transformer)

@@ -4,17 +4,18 @@ import io
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from copy import copy
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.backends.backend_svg import FigureCanvasSVG, RendererSVG
 from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager, get_font
 from matplotlib.scale import LogScale, LogTransform
 from matplotlib.text import Text
+from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from course_lib.specs import load_toml
@@ -92,16 +93,34 @@ class Plot(Shown):
             self._labels.place(NARROW if narrow else WIDE)
             # Letters that are measured here are drawn by the page, in its own font.
             warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")
-            FigureCanvasSVG(self.figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
+            self.figure.dpi = 72
+            width, height = 72 * self.figure.get_size_inches()
+            by: Any = _Renderer(width, height, buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
+            # What draws measures the layout, too.
+            FigureCanvasSVG(self.figure).get_renderer = lambda: by  # type: ignore[attr-defined]
+            self.figure.draw(by)
+            by.finalize()
         return "<svg" + buffer.getvalue().partition("<svg")[2]
 
 
+# Measures a text once for all figures.
+class _Renderer(RendererSVG):
+    get_text_width_height_descent = staticmethod(cache(text_to_path.get_text_width_height_descent))
+
+    @staticmethod
+    @cache
+    def _get_font_height_metrics(prop: Any) -> list[float]:
+        font: Any = get_font(fontManager._find_fonts_by_props(prop))
+        table, em = font.get_sfnt_table("OS/2"), font.get_sfnt_table("head")["unitsPerEm"]
+        scale = 1 / em * prop.get_size_in_points() * 72 / 72
+        signs = {"sTypoAscender": scale, "sTypoDescender": -scale, "sTypoLineGap": scale}
+        return [table[name] * sign for name, sign in signs.items()]
+
+
+# Find an axis's ticks anew only where it has another room, and measure their labels only where
+# it stands elsewhere: a drawing asks for them ten times, and that was half of what it took.
 @contextmanager
 def _ticks_once(figure: Figure) -> Iterator[None]:
-    """Find an axis's ticks anew only where it has another room, and measure their labels only where
-    it stands elsewhere: a drawing asks for them ten times, and that was half of what it took.
-    """
-
     def keep(axis: Any, name: str, by: Callable[[Any], Any]) -> None:
         find, held = getattr(axis, name), dict[Any, Any]()
 
@@ -121,13 +140,26 @@ def _ticks_once(figure: Figure) -> Iterator[None]:
             if any(low <= at <= high for at in axis.get_majorticklocs()):
                 # Labels without letters would be measured, too.
                 axis.set_tick_params(which="minor", label1On=False)
-                # Minor ticks are many, and share what is not seen of them: all but a line.
-                for _ in range(len(axis.get_minorticklocs()) - len(axis.minorTicks)):
-                    axis.minorTicks.append(copy(axis.minorTicks[0]))
-                    axis.minorTicks[-1].tick1line = copy(axis.minorTicks[0].tick1line)
+                axis._update_ticks = partial(_few_ticks, axis)
             keep(axis, "_update_ticks", lambda one: one.get_tick_space())
             keep(axis, "_get_ticklabel_bboxes", lambda one: one.axes.bbox.bounds)
         yield
+
+
+# An axis's ticks; those between, which are many, are marks of one line.
+def _few_ticks(axis: Any) -> Any:
+    low, high = sorted(axis.get_view_interval())
+    # An end counts, whatever its last bit.
+    between = [
+        at for at in axis.get_minorticklocs() if low - 1e-9 * abs(low) <= at <= high * (1 + 1e-9)
+    ]
+    axis.get_minorticklocs = lambda: between[:1]
+    ticks = type(axis)._update_ticks(axis)
+    del axis.get_minorticklocs
+    if between:
+        marks = [between, [0] * len(between)][:: 1 if axis.axis_name == "x" else -1]
+        axis.minorTicks[0].tick1line.set_data(marks)
+    return ticks
 
 
 class _Rounded(LogTransform):
@@ -162,8 +194,8 @@ def log_axes(x_label: str, y_label: str, *, even: bool = False) -> tuple[Figure,
     return figure, axes
 
 
+# What an axis is called, and the unit of its ticks: µs and MB say more than powers of ten.
 def _symbol_and_unit(label: str) -> tuple[str, str]:
-    """What an axis is called, and the unit of its ticks: µs and MB say more than powers of ten."""
     symbol, _, unit = label.removesuffix(")").rpartition(" (")
     # An axis that is called B alone has batch sizes.
     return (symbol, unit) if unit == "s" or (symbol and unit == "B") else (label, "")

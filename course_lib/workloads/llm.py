@@ -173,18 +173,18 @@ def prefill(
     return _estimate(one, works, asked, _room(one, sequences, length, length))
 
 
+# Whether a step has room, once somebody asks, with as many `tokens` in flight.
 def _room(one: Deployment, batch: Any, length: Any, tokens: Any) -> Callable[[], Any] | None:
-    """Whether a step has room, once somebody asks, with as many `tokens` in flight."""
     if one.chip.memory is None:
         return None
     given = {"w": one.fm, **one.split, "tokens": tokens}
     return lambda: fits(one.model, one.chip, batch, length, **given).fits
 
 
+# What `works` gives on a chip, of sequences, new and all tokens of each.
 def _estimate(
     one: Deployment, works: Callable[..., dict[str, Any]], asked: tuple[Any, Any, Any], room: Any
 ) -> Estimate:
-    """What `works` gives on a chip, of sequences, new and all tokens of each."""
     model, chip, fm = one.model, one.chip, one.fm
     many = max(checks.count("tp", one.tp), checks.count("ep", one.ep))
     if one.link is not None and many == 1:
@@ -547,13 +547,17 @@ def first_compute_bound_batch(
         step = _step(one, on, fm, 1.0 * batch, 0, chips)
         return bool(step.t_math >= streamed_bytes(one, batch, fm, tp=chips) / on.bandwidth)
 
-    def never(context: int) -> bool:
-        further = _per_sequence(one, on, fm, 1.0 * context, chips)
-        return bool(further.t_math <= further.t_memory)
+    def lead(context: int) -> Any:
+        return _lead(_per_sequence(one, on, fm, 1.0 * context, chips))
 
-    longest = first(never) - 1.0 if never(_FAR) else math.inf
+    # Times grow by straight lines, or nearly: looked for around where these meet.
+    near, far = lead(1), lead(_FAR)
+    meet = int(1 + near / (near - far) * _FAR) if near > 0 >= far else 1
+    longest = first(lambda at: lead(at) <= 0, meet) - 1.0 if far <= 0 else math.inf
     why = reason(batch, intensity, ridge, most)
-    return Crossover(batch, why, intensity, ridge, first(weights_are_read), longest, most)
+    every = streamed_bytes(one, _LARGE, fm, tp=chips) / on.bandwidth
+    rule = first(weights_are_read, max(int(every / _step(one, on, fm, 1.0, 0, chips).t_math), 1))
+    return Crossover(batch, why, intensity, ridge, rule, longest, most)
 
 
 class Sums(NamedTuple):
@@ -573,15 +577,18 @@ def first_batch(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> int | 
     limit = _per_sequence(model, chip, fm, context, tp)
     if limit.t_math <= limit.t_memory:
         return None
-    return first(lambda batch: _lead(_step(model, chip, fm, 1.0 * batch, context, tp)) >= 0)
+    more = limit.t_math - limit.t_memory
+    meet = _LARGE - _lead(_step(model, chip, fm, _LARGE, context, tp)) / more
+    start = int(min(max(meet, 1), _FAR))
+    return first(lambda batch: _lead(_step(model, chip, fm, 1.0 * batch, context, tp)) >= 0, start)
 
 
 def _lead(step: Any) -> Any:
     return step.t_math - step.t_memory
 
 
+# The matrix unit's operators of one step, as one sum.
 def _step(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> Sums:
-    """The matrix unit's operators of one step, as one sum."""
     works = transformer.works_of(model, batch, 1.0, max(context, 1), fm, tp, True, True)
     t_math: Any = 0.0
     t_memory: Any = 0.0
@@ -596,20 +603,24 @@ def _step(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> 
     return Sums(t_math, t_memory, flops, moved)
 
 
+# What further sequences add to a batch that touches every expert already: no weights.
 def _per_sequence(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> Sums:
-    """What further sequences add to a batch that touches every expert already: no weights."""
     one = _step(model, chip, fm, _LARGE, context, tp)
     two = _step(model, chip, fm, 2 * _LARGE, context, tp)
     t_math, t_memory = two.t_math - one.t_math, two.t_memory - one.t_memory
     return Sums(t_math, t_memory, two.flops - one.flops, two.bytes - one.bytes)
 
 
-def first(holds: Callable[[int], bool]) -> int:
-    """The smallest whole number for which a condition holds that goes on to hold."""
-    high = 1
+def first(holds: Callable[[int], bool], near: int = 1) -> int:
+    """The smallest whole number for which a condition holds that goes on to hold, looked for
+    `near` it.
+    """
+    low, high, far = 0, near, 1
     while not holds(high):
-        high = high * 2
-    low = high // 2
+        low, high, far = high, high + far, 2 * far
+    while high - far > low and holds(high - far):
+        high, far = high - far, 2 * far
+    low = max(low, high - far)
     while high - low > 1:
         middle = (low + high) // 2
         if holds(middle):
@@ -687,8 +698,8 @@ def coefficients(model: Transformer | str, **given: Unpack[FormatOptions]) -> St
     return StepTerms(tuple(terms), _amounts(memory(one, _BATCHES, _CONTEXTS, w=fm).total))
 
 
+# The parts of an amount from its values; one sequence leaves `left` of the routed experts.
 def _amounts(asked: Any, left: float = 0.0) -> Parts:
-    """The parts of an amount from its values; one sequence leaves `left` of the routed experts."""
     values: NDArray[np.float64] = np.broadcast_to(asked, _BATCHES.shape)
     one, two, longer, many, twice = values.tolist()
     token = longer - one

@@ -131,8 +131,8 @@ def kernels_of(estimate: Estimate) -> list[Kernel]:
     return found
 
 
+# One product of several that multiply the same rows, or `None` where they are not that.
 def _fused(parts: list[Estimate]) -> Kernel | None:
-    """One product of several that multiply the same rows, or `None` where they are not that."""
     work, first = parts[0].work, product(parts[0].work)
     none: Any = 0
     t_math, t_memory, t_network, flops, moved, columns = none, none, none, none, none, none
@@ -186,13 +186,16 @@ def seconds(kernel: Kernel, chip: Accelerator, constants: Constants, unpack: flo
     t_math = t_math * np.where(misaligned, c.misaligned, 1.0) + scaling / count
     unpacked = _unpacking(sizes, kernel, chip, unpack)
     best: Any = np.inf
+    widened = np.any(unpacked > 0)
     for tile in TILES:
         for split in SPLITS:
             # Parts are kept in four bytes: written and read.
             spilled = 0 if split == 1 else 8 * split * sizes.B * sizes.F
             moved = t_memory * (1 + spilled / (bound.bytes / count))
             factor = tiled(sizes, tile, split, chip.multiprocessors, c.reload)
-            time = overlapped(overlapped(t_math * factor, moved, c.overlap), unpacked, c.overlap)
+            time = overlapped(t_math * factor, moved, c.overlap)
+            if widened:
+                time = overlapped(time, unpacked, c.overlap)
             best = np.minimum(best, time)
     return count * (c.overhead + best)
 

@@ -178,11 +178,16 @@ def test_many_dots_of_one_style_are_one_element_with_each_in_its_place():
     svg = page_svg(plot.parity({"one": dots, "two": dots}, unit="s"))
     root = ElementTree.fromstring(svg)
     name = "{http://www.w3.org/2000/svg}%s"
-    markers = {one.get("id"): one for one in root.iter(name % "marker")}
+    # Ticks are lines, and dots are filled.
+    markers = {
+        one.get("id"): one
+        for one in root.iter(name % "marker")
+        if "fill-opacity" in one[0].get("style")
+    }
     clouds = [
         (one.get("d"), re.search(r"marker: url\(#([^)]+)", one.get("style"))[1])
         for one in root.iter(name % "path")
-        if "marker:" in one.get("style", "")
+        if re.search(r"marker: url\(#(" + "|".join(markers) + ")", one.get("style", ""))
     ]
     assert {cloud for _, cloud in clouds} == set(markers)
     assert [len(places.split()) for places, _ in clouds] == [100, 100]
