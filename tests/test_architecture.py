@@ -161,12 +161,12 @@ PHYSICS = tuple(f"course_lib/{room}" for room in ("core", "specs", "ops", "netwo
 BUDGETS = {
     "physics": (PHYSICS, 6_265),
     "course_lib": (("course_lib",), 8_215),
-    "course_tools": (("course_tools",), 18_872),
+    "course_tools": (("course_tools",), 18_882),
     "course_book": (("course_book",), 12_728),
     "grading": (("course_press/grading",), 5_830),
     "course_press": (("course_press",), 15_682),
     "tools": (("tools", "docs"), 1_200),
-    "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 56_684),
+    "all": (("course_lib", "course_tools", "course_book", "course_press", "tools", "docs"), 56_695),
 }
 """Lines of Python without comment lines: a comment costs nothing, whatever else comes in pushes
 something out.

@@ -38,7 +38,7 @@ def size_of(access: Access, fm: Formats) -> float:
     """Bytes of what passes, in the formats of a step."""
     if access.format == "w":
         return access.elements * fm.sizes[""]
-    kind = {"x": fm.x, "kv": fm.kv}.get(access.format, access.format)
+    kind = {"x": fm.x, "state": fm.x, "kv": fm.kv}.get(access.format, access.format)
     return access.elements * (int(kind) / 8 if kind.isdigit() else itemsize(kind))
 
 

@@ -27,6 +27,7 @@ SECOND = 16_000
 _PLAIN = (int, float, str, bool, type(None))
 # What a layer knows of its place: where it differs, layers are alike nevertheless.
 _OF_PLACE = re.compile(r"(layer|block|depth)_(idx|index|id|number)$|^_forward|^forward$|^training$")
+_STATE = re.compile("conv|ssm|recurrent")  # how caches name what does not grow with the tokens
 
 
 @dataclass
@@ -106,6 +107,7 @@ class _Running:
 
         recorder = Recorder(self.built.module, self.built.dtype, causal=True, tokens=self.batch)
         recorder.keep(*_arrays(cache))
+        recorder.states |= recorder.storages(_states(cache))
         self.recorder = recorder
         one = torch.zeros(self.batch, 1, dtype=torch.long)
         given: dict[str, Any] = {"input_ids": one}
@@ -117,6 +119,7 @@ class _Running:
         after = self.forward(given)
         arrays = _arrays(_cache_of(after))
         recorder.keep(*arrays)
+        recorder.states |= recorder.storages(_states(_cache_of(after)))
         held: dict[str, float] = {}
         # Lengths, which some caches keep as tensors, are no part of what it holds.
         unique = {recorder.storage(array): array for array in arrays if array.dim()}
@@ -251,6 +254,13 @@ def _arrays(cache: Any, depth: int = 0) -> list[Any]:
         cache = getattr(cache, "__dict__", ())
     inside = cache.values() if isinstance(cache, dict) else cache
     return [one for thing in inside for one in _arrays(thing, depth + 1)]
+
+
+# Engines keep these in the activations' format, whatever the cache's: vLLM's mamba_cache_dtype.
+def _states(cache: Any) -> list[Any]:
+    parts = [vars(one) for one in getattr(cache, "layers", [cache]) if hasattr(one, "__dict__")]
+    of = (_arrays(held) for part in parts for key, held in part.items() if _STATE.search(key))
+    return [array for arrays in of for array in arrays]
 
 
 def _results(out: Any) -> Any:

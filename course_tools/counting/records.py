@@ -18,8 +18,9 @@ class Access:
     storage : a number that arrays share which are views of the same memory.
     elements : how many of its elements pass.
     format : ``"w"``, ``"x"`` or ``"kv"`` where it is in the format that a step has for weights,
-        activations and cache; a format of `course_lib.core.dtypes` where the model's code says so
-        whatever the step's formats are; or bits, ``"64"`` say, of what is no such number.
+        activations and cache, ``"state"`` for a cache's states, which are kept as activations are;
+        a format of `course_lib.core.dtypes` where the model's code says so whatever the step's
+        formats are; or bits, ``"64"`` say, of what is no such number.
     """
 
     storage: int

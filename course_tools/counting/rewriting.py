@@ -14,7 +14,7 @@ _MOVED = (MOVES | GATHERED | SCATTERED | {STEPS}) - _COMPUTES
 # Arrays beyond which a copy of them is made, rather than each read where it lies.
 _MANY = 2000
 # Bytes; of the step's own formats no more than that fp32 is wider.
-_WIDTHS = {"fp64": 8.0, "fp32": 4.0, "x": 3.0, "kv": 3.0, "w": 3.0}
+_WIDTHS = {"fp64": 8.0, "fp32": 4.0, "x": 3.0, "state": 3.0, "kv": 3.0, "w": 3.0}
 
 
 def least(trace: Trace) -> Trace:

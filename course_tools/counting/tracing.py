@@ -72,6 +72,7 @@ class Recorder:
         self.stands: Counter[int] = Counter()
         self.alive: dict[int, Any] = {}  # storages, so that no number is given twice
         self.cached: set[int] = set()
+        self.states: set[int] = set()  # of these, what no format of keys and values narrows
         self.own = {self.storage(one): float(one.numel()) for one in module.parameters()}
         self.formats = {getattr(torch, name): short for name, short in DTYPES.items()}
         self.formats |= {torch.float64: "fp64", dtype: "x"}
@@ -120,7 +121,7 @@ class Recorder:
         if kind == "x" and memory in self.own and weight:
             kind = "w"
         elif kind == "x" and memory in self.cached:
-            kind = "kv"
+            kind = "state" if memory in self.states else "kv"
         return Access(memory, float(elements), kind)
 
     def accesses(self, things: Any, *, weight: bool = False) -> tuple[Access, ...]:

@@ -227,6 +227,20 @@ def test_no_type_fails_but_with_a_reason(kind):
 
 # --- both ways of counting ------------------------------------------------------------------------
 
+
+def test_a_format_of_the_cache_narrows_keys_and_values_and_no_state(traced_once):
+    """Of 48 layers, 12 have two heads of 256 for keys and as many for values; the others' states
+    stay as they are.
+    """
+    given = named("-", json.dumps(CASES["qwen3-next"].config))
+    wide, narrow = (
+        ask(given, "b200-sxm", 2, 512, w="bf16", kv=kv, trace=True) for kv in ("bf16", "fp8")
+    )
+    saved = 2 * 512 * 12 * 2 * 2 * 256
+    assert wide.fit.memory.kv - narrow.fit.memory.kv == saved
+    assert wide.decode.least.bytes - narrow.decode.least.bytes == pytest.approx(saved, rel=0.01)
+
+
 BOTH = [name for name, one in CASES.items() if named("-", json.dumps(one.config)).model]
 FORMATS = (("bf16", "bf16"), ("fp8", "fp8"), ("int8", "bf16"), ("mxfp4", "fp8"))
 
