@@ -92,8 +92,10 @@ def test_every_page_prints_the_lines_that_are_rehearsed():
 def test_both_lines_go_through_on_the_documented_image(rehearse):
     done, ends = rehearse()
     assert ends == [0, 0]
-    assert sorted(done[:2]) == ["git", "ssh"]  # a pipe: both begin at once
-    assert done[2:] == list(STEPS[2:])
+    # A pipe, whose ends begin at once.
+    assert sorted(done[:3]) == ["git", "ssh", "tar"]
+    assert done.index("ssh") < done.index("tar")
+    assert done[3:] == list(STEPS[3:])
 
 
 @pytest.mark.parametrize("step", STEPS)
