@@ -22,10 +22,10 @@ lint: $(VENV)/test
 	$(RUN)/mypy
 	$(RUN)/course check
 
-# Within a minute: lint, and the tests of what computes and words, without those that draw, trace, fit, measure or print.
+# Within a minute: lint, and the tests of what computes and words, without those that draw, trace, fit, simulate, measure or print.
 check: lint
 	$(RUN)/pytest -q tests/test_architecture.py tests/test_house.py tests/course_lib tests/course_tools $(addprefix tests/course_book/,text answers) \
-	  $(addprefix --ignore=tests/,course_lib/bench $(addprefix course_tools/,counting hlo calibrate/test_fit.py train/test_evidence.py))
+	  $(addprefix --ignore=tests/,course_lib/bench $(addprefix course_tools/,counting hlo calibrate/test_fit.py diagnosis/test_nsight.py serve/test_service.py train/test_evidence.py))
 
 test: lint
 	$(RUN)/pytest
