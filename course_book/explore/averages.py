@@ -149,23 +149,23 @@ def load(of: Any, counts: Any, prompt: Any, output: Any) -> Load:
     )
 
 
-# Seconds of an output token at a rate.
 def _tpot(of: Any, rate: Any) -> Any:
+    """Seconds of an output token at a rate."""
     return formulas.loaded(of.fixed, rate / of.most)
 
 
-# Sequences in decode at a rate: Little's law.
 def _users(of: Any, rate: Any) -> Any:
+    """Sequences in decode at a rate: Little's law."""
     return rate * of.output * _tpot(of, rate)
 
 
-# Seconds to the first token where nobody stands in line: its step, and those before it.
 def _first(of: Any, rate: Any) -> Any:
+    """Seconds to the first token where nobody stands in line: its step, and those before it."""
     return WAITED * _tpot(of, rate) + of.fixed + of.each * _users(of, rate) + of.adds
 
 
-# How much of each limit a rate takes up.
 def _strains(of: Any, rate: Any, first: Any, tpot: Any) -> list[Any]:
+    """How much of each limit a rate takes up."""
     return [
         _tpot(of, rate) / tpot,
         _first(of, rate) / first,

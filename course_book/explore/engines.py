@@ -72,9 +72,9 @@ class EngineExplorer(Endless):
         }
 
 
-# Steps of a model on chips that share it, and the tokens that their cache has room for.
 @cache
 def _pace(name: str, key: str, gpus: int) -> tuple[serve.StepTimeModel, int]:
+    """Steps of a model on chips that share it, and the tokens that their cache has room for."""
     on = chip(key)
     how = serve.engine(ENGINE, tensor_parallel_size=gpus)
     longest = serve.engine(how, max_num_batched_tokens=max(STEPS.tokens + LOADS.tokens))

@@ -257,8 +257,8 @@ def drawn(name: str) -> dict[str, Any]:
     return {key: msgspec.convert(one, kinds.get(key, Any)) for key, one in given.items()}
 
 
-# With words in the page's language, and colors by their places.
 def _said(given: Any) -> Any:
+    """With words in the page's language, and colors by their places."""
     if isinstance(given, str):
         return re.sub("<([a-z-]+)>", lambda word: t(word[1]), given)
     if isinstance(given, list):

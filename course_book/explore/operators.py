@@ -260,8 +260,8 @@ def attention(*, S: int = 32768) -> Explorer:
     return Explorer("attention", axes, tabulated(("kind", "kv"), ask), **drawn("attention"))
 
 
-# Operators by key: what they are called, and their work on operands of a format.
 def _kernels() -> dict[str, tuple[str, Callable[[str], Work]]]:
+    """Operators by key: what they are called, and their work on operands of a format."""
 
     def product(B: int) -> Callable[[str], Work]:
         return lambda d: ops.matmul(B, 8192, 8192, x=d, w=d, compute=d)
@@ -282,8 +282,8 @@ def _kernels() -> dict[str, tuple[str, Callable[[str], Work]]]:
     return found
 
 
-# Links by key: what each is called, and the chip that it belongs to.
 def _links() -> dict[str, tuple[str, Accelerator]]:
+    """Links by key: what each is called, and the chip that it belongs to."""
     found = {
         f"{one.key}.{name}": (f"{one.short}: {named(link.name)}", one)
         for one in map(chip, CHIPS)
@@ -295,8 +295,8 @@ def _links() -> dict[str, tuple[str, Accelerator]]:
     return found
 
 
-# What joins so many chips: all links of a kind, or the ports of two nodes or more.
 def _link(on: Accelerator, name: str, count: int, latency: float) -> Link:
+    """What joins so many chips: all links of a kind, or the ports of two nodes or more."""
     if name == "nodes":
         inside = replace(on.links["nvlink"], latency=latency)
         return replace(net.fewest_nodes(on.node, inside, count, least=2), crossing=latency)

@@ -79,8 +79,8 @@ def roofline(
     return Plot(figure, names, feet)
 
 
-# What limits left of the ridges and right of them, each ridge, and the peak.
 def _name_regions(axes: Any, ridges: list[float], peak: float) -> None:
+    """What limits left of the ridges and right of them, each ridge, and the peak."""
     axes.set_ylim(top=peak * 20)
     (low, high), small = axes.get_xlim(), {"fontsize": 9, "color": INK}
     for left, right, bound in ((low, ridges[0], "memory"), (ridges[-1], high, "compute")):
@@ -95,10 +95,10 @@ def _name_regions(axes: Any, ridges: list[float], peak: float) -> None:
     axes.annotate(n(peak, "FLOP/s"), (high, peak), (-2, 3), **look)
 
 
-# An upright line, and its label at its foot.
 def _upright(
     axes: Any, label: str, value: float, foot: float, at: tuple[int, int], **look: Any
 ) -> Any:
+    """An upright line, and its label at its foot."""
     axes.axvline(value, **DASHED)
     return axes.annotate(label, (value, foot), at, rotation=90, **OFFSET, **look)
 
@@ -177,10 +177,10 @@ def sweep(
     return Plot(figure, names, feet)
 
 
-# Name each roof: at its right end, or beside its slope where several roofs share a peak.
 def _name_roofs(
     axes: Any, roofs: Mapping[str, tuple[float, float]], low: float, high: float
 ) -> list[Name]:
+    """Name each roof: at its right end, or beside its slope where several roofs share a peak."""
     peaks = [peak for peak, _ in roofs.values()]
     names = []
     for tone, (label, (peak, bandwidth)) in zip(tones(list(roofs)), roofs.items(), strict=True):

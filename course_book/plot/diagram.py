@@ -110,8 +110,8 @@ def svg(body: str, height: float, title: str, says: str, size: str, width: float
     )
 
 
-# The drawing and its height.
 def _side_by_side(start: str, forks: Sequence[Fork], end: str, again: str) -> tuple[str, float]:
+    """The drawing and its height."""
     y, height = _TOP, _tall(start, LEFT)
     parts = [_box(0, y, start, LEFT)]
     begin = y + height / 2
@@ -138,10 +138,10 @@ def _side_by_side(start: str, forks: Sequence[Fork], end: str, again: str) -> tu
     return "".join(parts), below + _tall(end, LEFT) + _TOP
 
 
-# The drawing for a phone and its height: the way on at the left, the way back at the right.
 def _one_below_another(
     start: str, forks: Sequence[Fork], end: str, again: str
 ) -> tuple[str, float]:
+    """The drawing for a phone and its height: the way on at the left, the way back at the right."""
     down, loop, wide = INDENT / 2, NARROW - 10, NARROW - 24
     width, y = wide - INDENT, _TOP + _LINE
     begin, across = y + _tall(start, wide) / 2, INDENT + width / 2
@@ -323,8 +323,8 @@ def bars(rows: Rows, *, title: str) -> Diagram:
     return Diagram(wide, narrow)
 
 
-# The drawing and its height.
 def _to_scale(rows: Rows, kinds: Sequence[str], width: int) -> tuple[str, float]:
+    """The drawing and its height."""
     named, top = legend(kinds, width, _EDGE)
     parts, top = [named], top + 18
     for label, of in rows.items():

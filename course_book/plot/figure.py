@@ -103,8 +103,9 @@ class Plot(Shown):
         return "<svg" + buffer.getvalue().partition("<svg")[2]
 
 
-# Measures a text once for all figures.
 class _Renderer(RendererSVG):
+    """Measures a text once for all figures."""
+
     get_text_width_height_descent = staticmethod(cache(text_to_path.get_text_width_height_descent))
 
     @staticmethod
@@ -117,10 +118,12 @@ class _Renderer(RendererSVG):
         return [table[name] * sign for name, sign in signs.items()]
 
 
-# Find an axis's ticks anew only where it has another room, and measure their labels only where
-# it stands elsewhere: a drawing asks for them ten times, and that was half of what it took.
 @contextmanager
 def _ticks_once(figure: Figure) -> Iterator[None]:
+    """Find an axis's ticks anew only where it has another room, and measure their labels only where
+    it stands elsewhere: a drawing asks for them ten times, and that was half of what it took.
+    """
+
     def keep(axis: Any, name: str, by: Callable[[Any], Any]) -> None:
         find, held = getattr(axis, name), dict[Any, Any]()
 
@@ -146,8 +149,8 @@ def _ticks_once(figure: Figure) -> Iterator[None]:
         yield
 
 
-# An axis's ticks; those between, which are many, are marks of one line.
 def _few_ticks(axis: Any) -> Any:
+    """An axis's ticks; those between, which are many, are marks of one line."""
     low, high = sorted(axis.get_view_interval())
     # An end counts, whatever its last bit.
     between = [
@@ -194,8 +197,8 @@ def log_axes(x_label: str, y_label: str, *, even: bool = False) -> tuple[Figure,
     return figure, axes
 
 
-# What an axis is called, and the unit of its ticks: µs and MB say more than powers of ten.
 def _symbol_and_unit(label: str) -> tuple[str, str]:
+    """What an axis is called, and the unit of its ticks: µs and MB say more than powers of ten."""
     symbol, _, unit = label.removesuffix(")").rpartition(" (")
     # An axis that is called B alone has batch sizes.
     return (symbol, unit) if unit == "s" or (symbol and unit == "B") else (label, "")

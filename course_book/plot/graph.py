@@ -79,10 +79,10 @@ def builds_on(boxes: Mapping[str, tuple[str, Sequence[str]]], *, title: str) -> 
     )
 
 
-# The drawing and its height.
 def _in_layers(
     names: Sequence[str], needs: Sequence[Sequence[int]], kind: Sequence[int], kinds: Sequence[str]
 ) -> tuple[str, float]:
+    """The drawing and its height."""
     made = layered(needs, _MOST)
     unit = (WIDE - 4) / made.width
     wide = unit - _GAP
@@ -120,10 +120,10 @@ def _in_layers(
     return "".join(lines + boxes), y - _BETWEEN + 6
 
 
-# The drawing for a phone and its height: boxes in a column, arcs from needs at their left.
 def _in_a_row(
     names: Sequence[str], needs: Sequence[Sequence[int]], kind: Sequence[int], kinds: Sequence[str]
 ) -> tuple[str, float]:
+    """The drawing for a phone and its height: boxes in a column, arcs from needs at their left."""
     wide = NARROW - 4 - _ARCS
     named, y = legend(kinds, NARROW)
     y += 18
@@ -262,8 +262,8 @@ def _uncrossed(rows: list[list[Point]], links: Links) -> list[list[Point]]:
     return best
 
 
-# How far right each point stands in its row, from 0 to 1.
 def _shares(rows: Iterable[Sequence[Point]]) -> dict[Point, float]:
+    """How far right each point stands in its row, from 0 to 1."""
     return {point: (i + 0.5) / len(row) for row in rows for i, point in enumerate(row)}
 
 
@@ -288,10 +288,10 @@ def _swapped(i: int, rows: Sequence[Sequence[Point]], links: Links) -> list[Poin
     return row
 
 
-# The middle of each point: as near to the middle of its neighbors as its row has room.
 def _placed(
     rows: Sequence[Sequence[Point]], links: Links, boxes: set[Point], width: float
 ) -> dict[Point, float]:
+    """The middle of each point: as near to the middle of its neighbors as its row has room."""
     near: dict[Point, list[Point]] = {}
     for above, below in links:
         near.setdefault(below, []).append(above)
@@ -304,8 +304,8 @@ def _placed(
     return x
 
 
-# Middles as near to those wanted as can be, by least squares, of what stands side by side.
 def _apart(wanted: Sequence[float], widths: Sequence[float], width: float) -> list[float]:
+    """Middles as near to those wanted as can be, by least squares, of what stands side by side."""
     offsets = [0.0]
     for one, other in pairwise(widths):
         offsets.append(offsets[-1] + (one + other) / 2)

@@ -225,9 +225,9 @@ def is_wide(letter: str) -> bool:
     return east_asian_width(letter) in "WF"
 
 
-# Of a text in points, as matplotlib's own font has it: the page's are narrower.
 @cache
 def _width(text: str, size: float, weight: str = "normal") -> float:
+    """Of a text in points, as matplotlib's own font has it: the page's are narrower."""
     prop = FontProperties(family="DejaVu Sans", weight=weight)
     latin = "".join(letter for letter in text if not is_wide(letter)).strip()
     width = TextPath((0, 0), latin, size=size, prop=prop).get_extents().width if latin else 0.0

@@ -122,8 +122,8 @@ def operators(
     return found
 
 
-# A chain as one kernel; a sum in front of a norm is wanted again behind the MLP.
 def _one_kernel(group: Mapping[str, Any]) -> Work:
+    """A chain as one kernel; a sum in front of a norm is wanted again behind the MLP."""
     keep = [i for i, name in enumerate(list(group)[:-1]) if name.startswith("residual")]
     return ops.fuse(list(group.values()), keep=keep)
 

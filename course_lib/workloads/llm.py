@@ -173,18 +173,18 @@ def prefill(
     return _estimate(one, works, asked, _room(one, sequences, length, length))
 
 
-# Whether a step has room, once somebody asks, with as many `tokens` in flight.
 def _room(one: Deployment, batch: Any, length: Any, tokens: Any) -> Callable[[], Any] | None:
+    """Whether a step has room, once somebody asks, with as many `tokens` in flight."""
     if one.chip.memory is None:
         return None
     given = {"w": one.fm, **one.split, "tokens": tokens}
     return lambda: fits(one.model, one.chip, batch, length, **given).fits
 
 
-# What `works` gives on a chip, of sequences, new and all tokens of each.
 def _estimate(
     one: Deployment, works: Callable[..., dict[str, Any]], asked: tuple[Any, Any, Any], room: Any
 ) -> Estimate:
+    """What `works` gives on a chip, of sequences, new and all tokens of each."""
     model, chip, fm = one.model, one.chip, one.fm
     many = max(checks.count("tp", one.tp), checks.count("ep", one.ep))
     if one.link is not None and many == 1:
@@ -603,8 +603,8 @@ def _step(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> 
     return Sums(t_math, t_memory, flops, moved)
 
 
-# What further sequences add to a batch that touches every expert already: no weights.
 def _per_sequence(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> Sums:
+    """What further sequences add to a batch that touches every expert already: no weights."""
     one = _step(model, chip, fm, _LARGE, context, tp)
     two = _step(model, chip, fm, 2 * _LARGE, context, tp)
     t_math, t_memory = two.t_math - one.t_math, two.t_memory - one.t_memory
@@ -698,8 +698,8 @@ def coefficients(model: Transformer | str, **given: Unpack[FormatOptions]) -> St
     return StepTerms(tuple(terms), _amounts(memory(one, _BATCHES, _CONTEXTS, w=fm).total))
 
 
-# The parts of an amount from its values; one sequence leaves `left` of the routed experts.
 def _amounts(asked: Any, left: float = 0.0) -> Parts:
+    """The parts of an amount from its values; one sequence leaves `left` of the routed experts."""
     values: NDArray[np.float64] = np.broadcast_to(asked, _BATCHES.shape)
     one, two, longer, many, twice = values.tolist()
     token = longer - one

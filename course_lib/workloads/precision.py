@@ -138,8 +138,8 @@ def _named(name: str, given: Any) -> list[str]:
     return found
 
 
-# All formats; a product is ``""`` where operands of two formats of one width leave it open.
 def _filled_in(w: Any, x: Any, kv: Any, compute: Any) -> Formats:
+    """All formats; a product is ``""`` where operands of two formats of one width leave it open."""
     stored = recipe_of(w)
     base = first_of(w, "")
     if x is None:
@@ -174,8 +174,8 @@ def first_of(said: str, key: str) -> str:
     return recipe_of(said)[key].split("+")[0].split("*")[0]
 
 
-# Bytes of an element where so many layers each have these formats: ``"bf16*2+fp8*2"``.
 def _mean_size(mix: str) -> float:
+    """Bytes of an element where so many layers each have these formats: ``"bf16*2+fp8*2"``."""
     size, layers = 0.0, 0
     for one in mix.split("+"):
         parts = one.split("*")
@@ -204,8 +204,8 @@ def picked(found: Any, part: str, routed: bool, name: str) -> Any:
     return found[""]
 
 
-# Formats whose arithmetic a chip of these peaks has a rate for, where it has one at all.
 def _runnable(fm: Formats, peaks: Any) -> Formats:
+    """Formats whose arithmetic a chip of these peaks has a rate for, where it has one at all."""
     products: dict[str, str] = {}
     for key in fm.products:
         products[key] = rated(fm.products[key], fm.x, peaks)

@@ -158,8 +158,8 @@ def forward(
     return total(**{name: bounded(one, on) for name, one in works.items()})
 
 
-# The layers that move anything, by name.
 def _works(net: ConvNet | str, batch: ArrayLike, **how: Unpack[Counting]) -> dict[str, Work]:
+    """The layers that move anything, by name."""
     counted = how.get("counted", "operands")
     moving = [one for one in layers(net) if one.elements(counted) or one.parameters]
     return {layer.name: layer.work(batch, **how) for layer in moving}

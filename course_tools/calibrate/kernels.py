@@ -131,8 +131,8 @@ def kernels_of(estimate: Estimate) -> list[Kernel]:
     return found
 
 
-# One product of several that multiply the same rows, or `None` where they are not that.
 def _fused(parts: list[Estimate]) -> Kernel | None:
+    """One product of several that multiply the same rows, or `None` where they are not that."""
     work, first = parts[0].work, product(parts[0].work)
     none: Any = 0
     t_math, t_memory, t_network, flops, moved, columns = none, none, none, none, none, none

@@ -94,8 +94,8 @@ def _with_gap(kernel: Any, chip: Any, found: Any, apart: Any, unpack: float) -> 
     return _seconds(kernel, chip, found, unpack) + before + apart * count_of(kernel) * launched
 
 
-# Whether it is attention on the matrix unit: what reads the cache.
 def _attends(work: Any) -> Any:
+    """Whether it is attention on the matrix unit: what reads the cache."""
     return work.kind == "attention" and work.unit == "matrix"
 
 
@@ -132,8 +132,8 @@ def _of_mixture(kernel: Any, found: Any) -> bool:
     return sizes is not None and found.mixtures is not None and bool(np.any(sizes.routed > 0))
 
 
-# Bytes and chips of a collective, of an exchange experts too; else nothing and two chips.
 def _message(kernel: Any) -> Any:
+    """Bytes and chips of a collective, of an exchange experts too; else nothing and two chips."""
     work = kernel.work
     if work is None or work.shape is None or work.kind not in ("collective", "exchange"):
         return [None, 2, None]
