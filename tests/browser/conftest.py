@@ -12,6 +12,9 @@ from playwright.sync_api import sync_playwright
 
 from course_press.pages import site
 
+KEPT = 3
+"""Pages of a kind that wait for the next test."""
+
 # What tells variants of one test apart that are otherwise of one kind.
 LOOK = re.compile(r"(?<![a-z])(en|es|ko|light|dark)(?![a-z])|(^|-)\d{3,4}$")
 
@@ -58,39 +61,67 @@ def browser():
         running.close()
 
 
-@pytest.fixture
-def visit(browser, built):
-    """Opens a page of the site `built` as a file; fails on a request to anywhere else and on any
-    error that the page logs.
+@pytest.fixture(scope="package")
+def left(browser):
+    """Pages that tests are done with, by what a page cannot change about itself: a new one is a
+    process more, which costs as much as a long page does.
     """
-    contexts, wrong = [], []
+    return {}
 
-    def open_page(path, width=1280, **options):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, offline=True, **options
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on(
-            "request",
-            lambda request: (
-                wrong.append(request.url)
-                if not request.url.startswith(("file:", "data:", "blob:"))
-                else None
-            ),
-        )
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on(
-            "console",
-            lambda message: wrong.append(message.text) if message.type == "error" else None,
-        )
+
+@pytest.fixture(scope="session")
+def blank(tmp_path_factory):
+    """An empty page of the same origin as all that are files."""
+    file = tmp_path_factory.mktemp("blank") / "blank.html"
+    file.write_text("<!DOCTYPE html><title>-</title>")
+    return file.as_uri()
+
+
+@pytest.fixture
+def visit(browser, built, left, blank):
+    """Opens a page of the site `built` as a file; fails on a request to anywhere else and on any
+    error that the page logs. What a test puts into a page for good, such as a clock, it does to its
+    `own`, which no other test gets.
+    """
+    opened, wrong = [], []
+
+    watched = {
+        "request": lambda one: (
+            None if one.url.startswith(("file:", "data:", "blob:")) else wrong.append(one.url)
+        ),
+        "pageerror": lambda error: wrong.append(str(error)),
+        "console": lambda message: wrong.append(message.text) if message.type == "error" else None,
+    }
+
+    def open_page(
+        path, width=1280, own=False, color_scheme="light", reduced_motion="no-preference", **options
+    ):
+        key = tuple(sorted(options.items()))
+        idle = [] if own else left.setdefault(key, [])
+        page = idle.pop() if idle else browser.new_context(offline=True, **options).new_page()
+        opened.append((page, None if own else idle))
+        for event, act in watched.items():
+            page.on(event, act)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(media="null", color_scheme=color_scheme, reduced_motion=reduced_motion)
         file, mark, rest = re.match(r"([^?#]*)([?#]?)(.*)", path, re.DOTALL).groups()
         page.goto((built / file).as_uri() + mark + rest)
         return page
 
     yield open_page
-    for context in contexts:
-        context.close()
+    for page, idle in opened:
+        if idle is None or len(idle) >= KEPT:
+            page.context.close()
+            continue
+        for other in page.context.pages:
+            if other != page:
+                other.close()
+        page.mouse.move(-1, -1)
+        page.goto(blank)
+        page.evaluate("localStorage.clear()")
+        for event, act in watched.items():
+            page.remove_listener(event, act)
+        idle.append(page)
     assert wrong == []
 
 

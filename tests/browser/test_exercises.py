@@ -199,7 +199,7 @@ def test_progress_is_kept_exported_and_cleared(visit):
 
 
 def test_without_storage_answers_are_checked_all_the_same(visit):
-    page = visit("index.html")
+    page = visit("index.html", own=True)
     page.context.add_init_script(
         "Object.defineProperty(window, 'localStorage', { get() { throw new "
         "DOMException('no', 'SecurityError'); } })"

@@ -133,7 +133,7 @@ def test_without_a_script_the_sentence_says_what_python_wrote(visit):
 
 
 def on(visit, day, lang="en"):
-    page = opened(visit, lang)
+    page = opened(visit, lang, own=True)
     page.clock.set_fixed_time(f"{day}T12:00:00")
     page.reload()
     page.wait_for_selector("#daily-guess, .daily-line output")

@@ -124,7 +124,7 @@ def test_all_guesses_together_are_as_the_library_counts_them(visit, built):
     assert usual.format(x=f"{far:.2g}") in told
     assert words["choices"].format(right=0, all=1) in told
     assert page.locator("div.guesses svg a").count() == 3
-    page.on("dialog", lambda dialog: dialog.accept())
+    page.once("dialog", lambda dialog: dialog.accept())
     page.click("div.guesses button")
     assert page.inner_text("div.guesses > p") == words["none"]
     assert page.evaluate("localStorage.getItem('course-predictions')") == "{}"
