@@ -12,7 +12,7 @@ from playwright.sync_api import sync_playwright
 
 from course_press.pages import site
 
-KEPT = 3
+KEPT = 4
 """Pages of a kind that wait for the next test."""
 
 # What tells variants of one test apart that are otherwise of one kind.
@@ -78,13 +78,12 @@ def blank(tmp_path_factory):
 
 
 @pytest.fixture
-def visit(browser, built, left, blank):
-    """Opens a page of the site `built` as a file; fails on a request to anywhere else and on any
-    error that the page logs. What a test puts into a page for good, such as a clock, it does to its
-    `own`, which no other test gets.
+def fresh(browser, left, blank):
+    """An empty page as wide as asked; fails on a request to anywhere else and on any error that the
+    page logs. What a test puts into a page for good, such as a clock, it does to its `own`, which no
+    other test gets.
     """
     opened, wrong = [], []
-
     watched = {
         "request": lambda one: (
             None if one.url.startswith(("file:", "data:", "blob:")) else wrong.append(one.url)
@@ -94,18 +93,15 @@ def visit(browser, built, left, blank):
     }
 
     def open_page(
-        path, width=1280, own=False, color_scheme="light", reduced_motion="no-preference", **options
+        width=1280, own=False, color_scheme="light", reduced_motion="no-preference", **options
     ):
-        key = tuple(sorted(options.items()))
-        idle = [] if own else left.setdefault(key, [])
+        idle = [] if own else left.setdefault(tuple(sorted(options.items())), [])
         page = idle.pop() if idle else browser.new_context(offline=True, **options).new_page()
         opened.append((page, None if own else idle))
         for event, act in watched.items():
             page.on(event, act)
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(media="null", color_scheme=color_scheme, reduced_motion=reduced_motion)
-        file, mark, rest = re.match(r"([^?#]*)([?#]?)(.*)", path, re.DOTALL).groups()
-        page.goto((built / file).as_uri() + mark + rest)
         return page
 
     yield open_page
@@ -125,6 +121,19 @@ def visit(browser, built, left, blank):
     assert wrong == []
 
 
+@pytest.fixture
+def visit(fresh, built):
+    """Opens a page of the site `built` as a file, or any file by its whole path."""
+
+    def open_page(path, **look):
+        page = fresh(**look)
+        file, mark, rest = re.match(r"([^?#]*)([?#]?)(.*)", path, re.DOTALL).groups()
+        page.goto((built / file).as_uri() + mark + rest)
+        return page
+
+    return open_page
+
+
 def wait_for(page, condition):
     """Until a page says so. Playwright's own way evaluates text within the page, which the page's
     policy refuses.
@@ -138,9 +147,9 @@ def wait_for(page, condition):
 
 @pytest.fixture
 def accessible():
-    """Fails where axe finds that some reader cannot use the page."""
+    """Fails where axe finds that some reader cannot use the page, or what is named of it."""
 
-    def check(page):
+    def check(page, *within):
         wait_for(
             page,
             "!document.querySelector('script[src$=\"course.js\"]') || 'reachable' in "
@@ -148,7 +157,9 @@ def accessible():
         )
         # Preloading asks for files by XHR, which file:// refuses; describing what passed takes most
         # of axe's time.
-        results = Axe().run(page, options={"preload": False, "resultTypes": ["violations"]})
+        results = Axe().run(
+            page, list(within) or None, options={"preload": False, "resultTypes": ["violations"]}
+        )
         assert results.violations_count == 0, results.generate_report()
 
     return check

@@ -247,7 +247,7 @@ def test_answered_exercises_are_accessible_and_fit(visit, accessible, lang, sche
         answer(page, text, box)
     answer(page, TYPED[lang]["close"], "#exercise-rooflines-in-a-row")
     page.click(f"{BOX} summary >> nth=0")
-    accessible(page)
+    accessible(page, ".exercise")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
