@@ -38,13 +38,14 @@ LOOKS = [("light", 1280), ("dark", 390)]
 OFTEN = {(f"{path}.html", look): name for (name, path), look in zip(KINDS.items(), cycle(LOOKS))}
 
 
+LEFT = [pair for pair in product(PAGES, LOOKS) if pair not in OFTEN]
+
+
 @pytest.mark.parametrize(
     ("path", "look"),
     [
-        pytest.param(*pair, id=OFTEN[pair])
-        if pair in OFTEN
-        else pytest.param(*pair, marks=pytest.mark.exhaustive)
-        for pair in product(PAGES, LOOKS)
+        *(pytest.param(*pair, id=name) for pair, name in OFTEN.items()),
+        *(pytest.param(*pair, marks=pytest.mark.exhaustive) for pair in LEFT),
     ],
 )
 def test_every_page_is_accessible_in_both_schemes_and_fits_a_phone(visit, accessible, path, look):
