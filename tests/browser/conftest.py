@@ -12,6 +12,9 @@ from playwright.sync_api import sync_playwright
 
 from course_press.pages import site
 
+KEPT = 4
+"""Pages of a kind that wait for the next test."""
+
 # What tells variants of one test apart that are otherwise of one kind.
 LOOK = re.compile(r"(?<![a-z])(en|es|ko|light|dark)(?![a-z])|(^|-)\d{3,4}$")
 
@@ -58,40 +61,77 @@ def browser():
         running.close()
 
 
-@pytest.fixture
-def visit(browser, built):
-    """Opens a page of the site `built` as a file; fails on a request to anywhere else and on any
-    error that the page logs.
+@pytest.fixture(scope="package")
+def left(browser):
+    """Pages that tests are done with, by what a page cannot change about itself: a new one is a
+    process more, which costs as much as a long page does.
     """
-    contexts, wrong = [], []
+    return {}
 
-    def open_page(path, width=1280, **options):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, offline=True, **options
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on(
-            "request",
-            lambda request: (
-                wrong.append(request.url)
-                if not request.url.startswith(("file:", "data:", "blob:"))
-                else None
-            ),
-        )
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on(
-            "console",
-            lambda message: wrong.append(message.text) if message.type == "error" else None,
-        )
+
+@pytest.fixture(scope="session")
+def blank(tmp_path_factory):
+    """An empty page of the same origin as all that are files."""
+    file = tmp_path_factory.mktemp("blank") / "blank.html"
+    file.write_text("<!DOCTYPE html><title>-</title>")
+    return file.as_uri()
+
+
+@pytest.fixture
+def fresh(browser, left, blank):
+    """An empty page as wide as asked; fails on a request to anywhere else and on any error that the
+    page logs. What a test puts into a page for good, such as a clock, it does to its `own`, which no
+    other test gets.
+    """
+    opened, wrong = [], []
+    watched = {
+        "request": lambda one: (
+            None if one.url.startswith(("file:", "data:", "blob:")) else wrong.append(one.url)
+        ),
+        "pageerror": lambda error: wrong.append(str(error)),
+        "console": lambda message: wrong.append(message.text) if message.type == "error" else None,
+    }
+
+    def open_page(
+        width=1280, own=False, color_scheme="light", reduced_motion="no-preference", **options
+    ):
+        idle = [] if own else left.setdefault(tuple(sorted(options.items())), [])
+        page = idle.pop() if idle else browser.new_context(offline=True, **options).new_page()
+        opened.append((page, None if own else idle))
+        for event, act in watched.items():
+            page.on(event, act)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(media="null", color_scheme=color_scheme, reduced_motion=reduced_motion)
+        return page
+
+    yield open_page
+    for page, idle in opened:
+        if idle is None or len(idle) >= KEPT:
+            page.context.close()
+            continue
+        for other in page.context.pages:
+            if other != page:
+                other.close()
+        page.mouse.move(-1, -1)
+        page.goto(blank)
+        page.evaluate("localStorage.clear()")
+        for event, act in watched.items():
+            page.remove_listener(event, act)
+        idle.append(page)
+    assert wrong == []
+
+
+@pytest.fixture
+def visit(fresh, built):
+    """Opens a page of the site `built` as a file, or any file by its whole path."""
+
+    def open_page(path, **look):
+        page = fresh(**look)
         file, mark, rest = re.match(r"([^?#]*)([?#]?)(.*)", path, re.DOTALL).groups()
         page.goto((built / file).as_uri() + mark + rest)
         return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert wrong == []
+    return open_page
 
 
 def wait_for(page, condition):
@@ -107,9 +147,9 @@ def wait_for(page, condition):
 
 @pytest.fixture
 def accessible():
-    """Fails where axe finds that some reader cannot use the page."""
+    """Fails where axe finds that some reader cannot use the page, or what is named of it."""
 
-    def check(page):
+    def check(page, *within):
         wait_for(
             page,
             "!document.querySelector('script[src$=\"course.js\"]') || 'reachable' in "
@@ -117,7 +157,9 @@ def accessible():
         )
         # Preloading asks for files by XHR, which file:// refuses; describing what passed takes most
         # of axe's time.
-        results = Axe().run(page, options={"preload": False, "resultTypes": ["violations"]})
+        results = Axe().run(
+            page, list(within) or None, options={"preload": False, "resultTypes": ["violations"]}
+        )
         assert results.violations_count == 0, results.generate_report()
 
     return check

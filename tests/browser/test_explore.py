@@ -109,7 +109,7 @@ def table(page, name):
 
 
 def choose(page, name, control, place):
-    """Move a slider by the keyboard alone, or pick from a list."""
+    """Move a slider, to its ends and near the first by the keyboard alone, or pick from a list."""
     field = page.locator(f"#fig-{name} [data-control={control}]")
     if field.get_attribute("type") != "range":
         field.select_option(index=place)
@@ -118,9 +118,14 @@ def choose(page, name, control, place):
     if field.get_attribute("step") == "any":
         field.fill(str(math.log2(data(page, name)["numbers"][control][place])))
         return
-    page.keyboard.press("Home")
-    for _ in range(place):
-        page.keyboard.press("ArrowRight")
+    if place == int(field.get_attribute("max")):
+        page.keyboard.press("End")
+    elif place > 10:
+        field.fill(str(place))
+    else:
+        page.keyboard.press("Home")
+        for _ in range(place):
+            page.keyboard.press("ArrowRight")
 
 
 def unwrapped(script):

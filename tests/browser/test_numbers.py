@@ -133,7 +133,7 @@ def test_without_a_script_the_sentence_says_what_python_wrote(visit):
 
 
 def on(visit, day, lang="en"):
-    page = opened(visit, lang)
+    page = opened(visit, lang, own=True)
     page.clock.set_fixed_time(f"{day}T12:00:00")
     page.reload()
     page.wait_for_selector("#daily-guess, .daily-line output")
@@ -178,14 +178,11 @@ def test_the_question_of_a_day_gives_a_line_that_tells_nothing_else(visit, lang,
         pytest.param("ko", "memory-wall", marks=pytest.mark.exhaustive),
     ],
 )
-def test_the_books_own_sentences_begin_as_they_were_written(browser, whole_book, lang, name):
+def test_the_books_own_sentences_begin_as_they_were_written(visit, whole_book, lang, name):
     """The prose asks the library, the page its formulas: they agree."""
-    found = {}
-    for script in (False, True):
-        context = browser.new_context(java_script_enabled=script, offline=True)
-        page = context.new_page()
-        page.goto((whole_book / lang / "chapters" / lang / f"{name}.html").as_uri())
-        found[script] = said(page)
-        assert bool(page.locator("[role=slider][data-number]").count()) == script
-        context.close()
+    file, found = f"{whole_book}/{lang}/chapters/{lang}/{name}.html", {}
+    for look in ({"java_script_enabled": False}, {}):
+        page = visit(file, **look)
+        found[not look] = said(page)
+        assert bool(page.locator("[role=slider][data-number]").count()) == (not look)
     assert found[True] == found[False] != []

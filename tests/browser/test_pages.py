@@ -87,15 +87,19 @@ def test_the_scheme_follows_the_system_until_the_reader_chooses(visit):
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
-def test_no_address_breaks_a_page(visit):
+def test_no_address_breaks_a_page(visit, built):
+    page = visit(ONE)
     for mark in ("#%", "#%E0%A4%A", "#nothing", "?%"):
-        page = visit(ONE + mark)
+        page.goto("about:blank")
+        page.goto((built / ONE).as_uri() + mark)
         wait_for(page, "'reachable' in document.body.dataset")
 
 
 def test_the_search_button_is_called_what_it_shows(visit):
+    page = visit(ONE)
+    button = page.locator("button.search-open")
     for width in (390, 1280):
-        button = visit(ONE, width=width).locator("button.search-open")
+        page.set_viewport_size({"width": width, "height": 900})
         assert button.evaluate("one => one.ariaLabel") is None
         assert button.inner_text().strip() == button.text_content().strip() == "Search"
 

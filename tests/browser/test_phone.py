@@ -119,10 +119,8 @@ def off(page, id_):
 @pytest.mark.parametrize(
     "link",
     [
-        "rooflines.html#sec-tiles",
         "hello-roofline.html#tbl-hello-int8",  # what a prediction hides
         "memory-wall.html#sec-wall-problems",
-        "int8-problems.html#sec-int8-p4",
         "int8-problems.html#exercise-int8-p1",  # below a form that is drawn when the reader is near
         "measured-predicted.html#sec-meas-sources",
         "specs.html#spec-b300-sxm-matrix-int8",

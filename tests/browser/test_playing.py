@@ -69,13 +69,11 @@ def picture(name):
 
 
 @pytest.fixture
-def opened(browser):
+def opened(fresh):
     """A page that holds one picture and nothing else."""
-    contexts = []
 
     def open_page(name):
-        contexts.append(browser.new_context(viewport={"width": 900, "height": 900}))
-        page = contexts[-1].new_page()
+        page = fresh(width=900)
         scripts = "".join((ASSETS / f"{one}.html").read_text() for one in ("live", "moving"))
         style = f"<style>{(ASSETS / 'live.css').read_text()}</style>"
         shown = f'<figure id="fig-one">{html(picture(name))}</figure>'
@@ -83,9 +81,7 @@ def opened(browser):
         page.evaluate(PUMP)
         return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
+    return open_page
 
 
 @pytest.mark.parametrize(

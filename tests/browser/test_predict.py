@@ -124,7 +124,7 @@ def test_all_guesses_together_are_as_the_library_counts_them(visit, built):
     assert usual.format(x=f"{far:.2g}") in told
     assert words["choices"].format(right=0, all=1) in told
     assert page.locator("div.guesses svg a").count() == 3
-    page.on("dialog", lambda dialog: dialog.accept())
+    page.once("dialog", lambda dialog: dialog.accept())
     page.click("div.guesses button")
     assert page.inner_text("div.guesses > p") == words["none"]
     assert page.evaluate("localStorage.getItem('course-predictions')") == "{}"
@@ -227,12 +227,12 @@ def test_paper_has_the_answer_and_no_form(visit):
 @pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.exhaustive), "dark"])
 def test_a_phone_has_room_and_everyone_can_use_it(visit, accessible, built, scheme):
     page = asked(visit(url("ko"), width=390, color_scheme=scheme))
-    accessible(page)
+    accessible(page, ".predict", ".guess")
     guess(page, "2 s")
     guess(page, "5", "#predict-rooflines-critical")
-    accessible(page)
+    accessible(page, ".predict", ".guess")
     wide = "document.documentElement.scrollWidth <= innerWidth"
     assert page.evaluate(wide)
     goto(page, built, "ko", "measured-predicted")
     assert page.evaluate(wide)
-    accessible(page)
+    accessible(page, ".guesses")

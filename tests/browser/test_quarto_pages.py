@@ -95,12 +95,11 @@ frame = pytest.fixture(scope="module")(quarto_frame.frame)
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_no_page_scrolls_sideways(browser, frame, width):
+def test_no_page_scrolls_sideways(fresh, frame, width):
+    page = fresh(width=width)
     for name in ("one", "two"):
-        page = browser.new_page(viewport={"width": width, "height": 900})
         page.goto((frame / f"en/chapters/en/{name}.html").as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        page.close()
 
 
 def test_all_that_is_live_on_our_pages_is_on_quartos(visit, built):

@@ -82,7 +82,7 @@ def test_the_scripts_of_the_search_come_when_it_is_reached_for(visit):
 def test_results_are_accessible(visit, accessible):
     page = visit("en/index.html", width=390)
     ask(page, "ridge")
-    accessible(page)
+    accessible(page, "dialog")
     assert page.evaluate("document.querySelector('dialog').scrollWidth") <= 390
 
 
@@ -102,23 +102,28 @@ def test_the_index_is_what_the_engine_would_have_made(visit, lang):
     }""")
     page.click("button.search-open")
     wait_for(page, "window.given !== undefined")
-    ours, theirs = page.evaluate("""() => {
+    counts, averages, terms, others = page.evaluate("""() => {
         const ours = JSON.parse(window.given[0]);
         const engine = new MiniSearch(window.given[1]);
         Object.values(ours.storedFields).forEach((one, id) => engine.add({ id, also: "", ...one }));
-        return [ours, JSON.parse(JSON.stringify(engine))];
+        const theirs = JSON.parse(JSON.stringify(engine));
+        const written = one => JSON.stringify(one, (_, held) => held?.constructor === Object
+            ? Object.fromEntries(Object.entries(held).sort()) : held);
+        const [mine, other] = [ours, theirs].map(one => new Map(one.index));
+        const terms = [...new Set([...mine.keys(), ...other.keys()])];
+        const names = ["fieldLength", "documentCount", "fieldIds", "serializationVersion"];
+        const stored = [ours, theirs].map(one => Object.keys(one.storedFields).join());
+        return [
+            [terms.length, ours.documentCount],
+            [ours.averageFieldLength, theirs.averageFieldLength],
+            terms.filter(term => written(mine.get(term)) !== written(other.get(term))).slice(0, 9),
+            names.filter(name => written(ours[name]) !== written(theirs[name]))
+                .concat(stored[0] === stored[1] ? [] : "storedFields"),
+        ];
     }""")
-    terms = [dict(one.pop("index")) for one in (ours, theirs)]
-    assert terms[0].keys() == terms[1].keys()
-    assert terms[0] == terms[1]
-    averages = [one.pop("averageFieldLength") for one in (ours, theirs)]
+    assert min(counts) > 100
+    assert terms == others == []
     assert averages[0] == pytest.approx(averages[1])
-    stored = [one.pop("storedFields") for one in (ours, theirs)]
-    assert stored[0].keys() == stored[1].keys()
-    assert ours["fieldLength"] == theirs["fieldLength"]
-    assert {name: ours[name] for name in ("documentCount", "fieldIds", "serializationVersion")} == {
-        name: theirs[name] for name in ("documentCount", "fieldIds", "serializationVersion")
-    }
 
 
 def test_a_script_of_the_index_is_the_text_that_was_given():

@@ -118,19 +118,8 @@ def test_a_deck_prints_a_slide_a_page(visit, query):
     assert not page.evaluate(over)
 
 
-def one_of_the_book(browser, whole_book, path, scheme):
-    context = browser.new_context(viewport=SIZE, offline=True, color_scheme=scheme)
-    wrong = []
-    page = context.new_page()
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.goto((whole_book / path).as_uri())
-    everything_fits(page)
-    context.close()
-    assert wrong == []
-
-
-def test_a_chapter_with_live_figures_fits(browser, whole_book):
-    one_of_the_book(browser, whole_book, "en/slides/rooflines.html", "light")
+def test_a_chapter_with_live_figures_fits(visit, whole_book):
+    everything_fits(visit(f"{whole_book}/en/slides/rooflines.html"))
 
 
 @pytest.mark.exhaustive
@@ -138,5 +127,5 @@ def test_a_chapter_with_live_figures_fits(browser, whole_book):
 @pytest.mark.parametrize(
     "name", [one.path.stem for one in read_book(ROOT, "en").chapters if one.number]
 )
-def test_every_chapters_slides_fit(browser, whole_book, lang, name):
-    one_of_the_book(browser, whole_book, f"{lang}/slides/{name}.html", "dark")
+def test_every_chapters_slides_fit(visit, whole_book, lang, name):
+    everything_fits(visit(f"{whole_book}/{lang}/slides/{name}.html", color_scheme="dark"))

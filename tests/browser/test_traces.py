@@ -74,12 +74,15 @@ def test_a_file_packed_in_several_pieces_is_read_whole(visit, tmp_path):
 
 
 def test_below_a_half_the_box_asks(visit, tmp_path):
-    file = tmp_path / "doubt.json"
-    file.write_text(json.dumps(others.mixed("copies", "launch_bound", 1)))
-    found = diagnose(file)
-    said = given(opened(visit), file)
-    assert said.startswith("Perhaps") == (found.confidence < 0.5)
-    assert found.cause in said
+    page, perhaps = opened(visit), []
+    for mixed in (("host_bound", "imbalance", 0.5), ("copies", "host_bound", 1.2)):
+        file = tmp_path / f"{mixed[0]}.json"
+        file.write_text(json.dumps(others.mixed(*mixed)))
+        found, said = diagnose(file), given(page, file)
+        perhaps.append(said.startswith("Perhaps"))
+        assert perhaps[-1] == (found.confidence < 0.5)
+        assert found.cause in said
+    assert perhaps == [True, False]
 
 
 def test_several_files_are_ranks_of_one_run(visit, tmp_path):
