@@ -16,6 +16,7 @@ import pytest
 from importlinter.cli import lint_imports
 
 import course_lib
+from tests.each import each
 
 ROOT = Path(__file__).parent.parent
 OURS = ("course_lib", "course_tools", "course_book")
@@ -125,7 +126,7 @@ def test_the_library_asks_nothing_of_what_runs_or_prints():
         assert not imported & {"course_press", "IPython", "pypandoc", "nbclient"}, named(file)
 
 
-@pytest.mark.parametrize("file", PRESS, ids=named)
+@each("file", PRESS, ids=named)
 def test_the_press_computes_no_physics(file):
     room = file.relative_to(ROOT / "course_press").parts[0]
     allowed = MAY_ASK.get(room, set())
@@ -133,7 +134,7 @@ def test_the_press_computes_no_physics(file):
         assert any(found == one or found.startswith(f"{one}.") for one in allowed), found
 
 
-@pytest.mark.parametrize("file", PRESS, ids=named)
+@each("file", PRESS, ids=named)
 def test_the_press_knows_the_library_by_its_faces(file):
     """A room by what its `__all__` names, or a module of it by what that defines without an
     underscore.
@@ -152,7 +153,7 @@ def test_the_press_knows_the_library_by_its_faces(file):
                 ), f"{node.module}.{alias.name}"
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
+@each("file", FILES, ids=named)
 def test_modules_stay_small(file):
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 900
 
@@ -188,13 +189,13 @@ def test_the_sum_stays_small(name):
     assert lines_of(folders) <= budget
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=named)
+@each("room", ROOMS, ids=named)
 def test_rooms_stay_small(room):
     assert len([file for file in room.glob("*.py") if file.name != "__init__.py"]) <= 20
     assert len([one for one in ROOMS if one.parent == room]) <= 13
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=named)
+@each("room", ROOMS, ids=named)
 def test_a_room_says_what_it_is_and_defines_nothing_at_its_door(room):
     face = parsed(room / "__init__.py")
     assert ast.get_docstring(face)
@@ -207,12 +208,12 @@ def test_a_room_says_what_it_is_and_defines_nothing_at_its_door(room):
     assert lists or not rest, "what a room imports at its door is its face: name it in __all__"
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
+@each("file", FILES, ids=named)
 def test_no_file_hides_behind_an_underscore(file):
     assert file.stem in ("__init__", "__main__") or not file.stem.startswith("_")
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
+@each("file", FILES, ids=named)
 def test_no_module_is_named_like_what_it_or_its_room_exports(file):
     """`import course_lib.core.roofline` would give a function where a module is meant."""
     own = {
@@ -241,7 +242,7 @@ def test_a_class_name_stands_once():
     assert [name for name, count in classes.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("file", LIBRARY, ids=named)
+@each("file", LIBRARY, ids=named)
 def test_the_library_writes_no_markup(file):
     """How a result looks on a page is the press's affair; pictures are the library's."""
     if {"plot", "moving"} & set(file.parts):
@@ -298,9 +299,7 @@ def test_the_picture_of_the_rooms_is_drawn_from_the_code(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    "file", sorted(ROOT.glob("labs/*/*.ipynb")) + sorted(ROOT.glob("labs/*/*.py")), ids=named
-)
+@each("file", sorted(ROOT.glob("labs/*/*.ipynb")) + sorted(ROOT.glob("labs/*/*.py")), ids=named)
 def test_a_lab_names_only_what_the_packages_have(file):
     """A lab that needs torch or a GPU runs rarely: names that moved are found without running it."""
     text = file.read_text(encoding="utf-8")

@@ -19,6 +19,7 @@ from course_book.exercises.formulas import evaluate
 from course_book.text import in_language, languages
 from course_book.text.parsing import UNITS, parse_number, readings
 from course_press.outputs.exercise import payload
+from tests.each import each
 
 IDS = [one.id for one in exercises.all()]
 SEEDS = (None, *range(200))
@@ -29,7 +30,7 @@ few_and_rest = pytest.mark.parametrize(
 )
 NUMBER = re.compile(r"\d(?:[.,]?\d|\s\d{3}(?!\d))*")
 """A number as a language writes it, also with spaces between its thousands."""
-each = pytest.mark.parametrize("id_", IDS)
+every = each("id_", IDS)
 
 
 @pytest.fixture(params=languages())
@@ -52,7 +53,7 @@ def test_there_are_enough_in_every_chapter():
 
 
 @few_and_rest
-@each
+@every
 def test_every_exercise_is_solved_by_its_own_answer_for_200_seeds(id_, seeds):
     one = get(id_)
     bare = UNITS[one.unit][""]
@@ -63,7 +64,7 @@ def test_every_exercise_is_solved_by_its_own_answer_for_200_seeds(id_, seeds):
 
 
 @few_and_rest
-@each
+@every
 def test_every_misconception_is_recognised_and_told_apart(id_, seeds):
     one = get(id_)
     bare = UNITS[one.unit][""]
@@ -78,7 +79,7 @@ def test_every_misconception_is_recognised_and_told_apart(id_, seeds):
             assert (found.verdict, name in found.names) == ("misconception", True)
 
 
-@each
+@every
 def test_a_group_holds_what_gives_the_same_number_and_nothing_else(id_):
     one = get(id_)
     for seed in SEEDS:
@@ -126,7 +127,7 @@ def test_a_fraction_taken_for_per_cent_is_told():
     assert variant.judge(variant.answer / 100)[0] in ("percent", "misconception")
 
 
-@each
+@every
 def test_a_seed_repeats_and_other_seeds_give_other_figures(id_):
     one = get(id_)
     for seed in range(20):
@@ -138,7 +139,7 @@ def test_a_seed_repeats_and_other_seeds_give_other_figures(id_):
         )
 
 
-@each
+@every
 def test_a_class_need_not_share_variants(id_):
     one = get(id_)
     asked = {variant.asked for variant in one.variants()}
@@ -147,7 +148,7 @@ def test_a_class_need_not_share_variants(id_):
 
 
 @few_and_rest
-@each
+@every
 def test_no_question_shows_the_digits_of_its_answer(id_, seeds, lang):
     for variant in map(get(id_).variant, seeds):
         digits = NUMBER.match(variant.shown_answer)[0]
@@ -155,7 +156,7 @@ def test_no_question_shows_the_digits_of_its_answer(id_, seeds, lang):
             assert digits not in NUMBER.findall(variant.text("question"))
 
 
-@each
+@every
 def test_whole_answers_are_whole_and_shown_answers_are_right(id_, lang):
     one = get(id_)
     for seed in (None, *range(20)):
@@ -164,7 +165,7 @@ def test_whole_answers_are_whole_and_shown_answers_are_right(id_, lang):
         assert check(id_, variant.shown_answer, seed).verdict == "right"
 
 
-@each
+@every
 def test_every_text_can_be_filled_in_every_language(id_, lang):
     for seed in (None, *range(10)):
         variant = get(id_).variant(seed)
@@ -175,7 +176,7 @@ def test_every_text_can_be_filled_in_every_language(id_, lang):
         assert all(shown)
 
 
-@each
+@every
 def test_no_question_and_no_hint_gives_the_answer_away(id_):
     for seed in range(20):
         variant = get(id_).variant(seed)
@@ -209,7 +210,7 @@ def test_translations_differ_from_the_english():
                 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("id_", "answer"),
     [
         ("rooflines-trillion", 1e12 / 989.4e12),
@@ -455,7 +456,7 @@ def test_a_formula_gives_what_python_would(sign, a, b):
     assert evaluate(f"(lambda x, y=b: x {sign} y)(a)", names) == eval(f"a {sign} b", names)
 
 
-@pytest.mark.parametrize(
+@each(
     "formula",
     [
         "__import__('os')", "open('x')", "a.__class__", "a._private", "(b := a)", "a +", "import os",
@@ -568,7 +569,7 @@ def test_any_text_is_a_number_or_a_course_error(text, unit, lang):
         assert abs(parse_number(text, unit, lang)) < float("inf")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "unit", "lang", "value"),
     [
         ("1.2e3", "", "en", 1200),

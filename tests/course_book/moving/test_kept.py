@@ -1,10 +1,9 @@
 """What every choice of a picture shares: a page prints one of them, and only moves the rest."""
 
-import pytest
-
 from course_lib import chip, occupancy, ops
 from course_book import moving
 from course_book.text import in_language
+from tests.each import each
 
 H100 = chip("h100-sxm")
 PICTURES = {
@@ -25,8 +24,8 @@ PICTURES = {
 }
 
 
-@pytest.mark.parametrize("make", PICTURES.values(), ids=PICTURES)
-@pytest.mark.parametrize("lang", ["en", "es", "ko"])
+@each("make", PICTURES.values(), ids=PICTURES)
+@each("lang", ["en", "es", "ko"])
 def test_what_cannot_move_is_the_same_for_every_choice(make, lang):
     with in_language(lang):
         picture = make()
@@ -36,7 +35,7 @@ def test_what_cannot_move_is_the_same_for_every_choice(make, lang):
             assert [s.fixed for s in other.shapes] == [s.fixed for s in printed.shapes]
 
 
-@pytest.mark.parametrize("make", PICTURES.values(), ids=PICTURES)
+@each("make", PICTURES.values(), ids=PICTURES)
 def test_every_step_says_something_whole_and_stays_inside(make):
     for scenes in make().scenes.values():
         for scene in scenes:

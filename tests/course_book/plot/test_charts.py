@@ -15,6 +15,7 @@ from course_book import plot
 from course_book.plot.colors import LINES, MARKERS, own_tone
 from course_book.plot.figure import GRID, INK, SHADES
 from course_book.plot.labels import MUTED, NARROW, WIDE
+from tests.each import each
 
 
 def figure(**more):
@@ -130,8 +131,8 @@ def meeting():
 CROWDED.append(meeting)
 
 
-@pytest.mark.parametrize("narrow", [False, True])
-@pytest.mark.parametrize("make", CROWDED)
+@each("narrow", [False, True])
+@each("make", CROWDED)
 def test_no_name_stands_on_another_or_outside(make, narrow):
     figure = make()
     with figure._labels.narrow() if narrow else contextlib.nullcontext():
@@ -237,7 +238,7 @@ def test_lines_are_told_apart():
     assert len({INK, MUTED, GRID, *LINES, *SHADES}) == 3 + len(LINES) + len(SHADES)
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "message"),
     [
         (lambda: plot.roofline({}), "roofs must hold at least one"),

@@ -14,6 +14,7 @@ from course_tools.measured import FOLDER, lab
 from course_tools.measured import given as files
 from course_tools.measured.contributed import review
 from tests.course_press.conftest import course
+from tests.each import each
 
 DAY = "2026-11-20T10:00:{:02}+00:00"
 H100 = chip("h100-sxm").device_names[0]
@@ -63,7 +64,7 @@ def given(folder, *rows, about=ABOUT):
     return review(folder)
 
 
-@pytest.mark.parametrize("folder", sorted(FOLDER.glob("lab-*/*")), ids=lambda f: f.parent.name)
+@each("folder", sorted(FOLDER.glob("lab-*/*")), ids=lambda f: f.parent.name)
 def test_what_the_book_keeps_passes(folder):
     assert review(folder) == []
 
@@ -249,7 +250,7 @@ def file(tmp_path):
     return tmp_path / "given.json"
 
 
-@pytest.mark.parametrize("kind", TAMPERED)
+@each("kind", TAMPERED)
 def test_a_file_that_was_tampered_with_is_refused_with_what_to_do(file, kind):
     edit, said, sealed = TAMPERED[kind]
     tampered(file, edit, sealed)
