@@ -79,10 +79,11 @@ def test_every_misconception_is_recognised_and_told_apart(id_, seeds):
             assert (found.verdict, name in found.names) == ("misconception", True)
 
 
+@few_and_rest
 @every
-def test_a_group_holds_what_gives_the_same_number_and_nothing_else(id_):
+def test_a_group_holds_what_gives_the_same_number_and_nothing_else(id_, seeds):
     one = get(id_)
-    for seed in SEEDS:
+    for seed in seeds:
         variant = one.variant(seed)
         numbers = dict(values(variant))
         assert sorted(numbers) == sorted(name for group in variant.groups for name in group.names)
@@ -139,12 +140,14 @@ def test_a_seed_repeats_and_other_seeds_give_other_figures(id_):
         )
 
 
-@every
-def test_a_class_need_not_share_variants(id_):
-    one = get(id_)
-    asked = {variant.asked for variant in one.variants()}
-    assert one.few == (len(asked) < problem.ENOUGH)
-    assert len({variant.seed for variant in one.variants(10)}) == min(10, len(asked))
+@pytest.mark.parametrize(
+    "some", [IDS[::4], pytest.param(IDS, marks=pytest.mark.exhaustive)], ids=["some", "all"]
+)
+def test_a_class_need_not_share_variants(some):
+    for one in map(get, some):
+        asked = {variant.asked for variant in one.variants()}
+        assert one.few == (len(asked) < problem.ENOUGH), one.id
+        assert len({variant.seed for variant in one.variants(10)}) == min(10, len(asked)), one.id
 
 
 @few_and_rest
