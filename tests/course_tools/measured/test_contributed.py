@@ -250,7 +250,7 @@ def file(tmp_path):
     return tmp_path / "given.json"
 
 
-@each("kind", TAMPERED)
+@pytest.mark.parametrize("kind", TAMPERED)
 def test_a_file_that_was_tampered_with_is_refused_with_what_to_do(file, kind):
     edit, said, sealed = TAMPERED[kind]
     tampered(file, edit, sealed)
