@@ -24,7 +24,7 @@ def each(names, cases, *, ids=repr):
                 try:
                     test(*args, **fixtures, **dict(zip(names, case, strict=True)))
                 except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - all cases run
-                    error.add_note(f"in the case of {', '.join(map(ids, case))}")
+                    error.add_note(f"in the case of {', '.join(str(ids(one)) for one in case)}")
                     failed.append(error)
             if failed[1:]:
                 raise BaseExceptionGroup(f"{len(failed)} of {len(cases)} cases", failed)

@@ -131,10 +131,11 @@ def meeting():
 CROWDED.append(meeting)
 
 
-@each("narrow", [False, True])
-@each("make", CROWDED)
-def test_no_name_stands_on_another_or_outside(make, narrow):
-    figure = make()
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
+@each(("place", "make"), list(enumerate(CROWDED)))
+def test_no_name_stands_on_another_or_outside(place, make, turn):
+    """In either width, in turn."""
+    figure, narrow = make(), (place + turn) % 2
     with figure._labels.narrow() if narrow else contextlib.nullcontext():
         figure._labels.place(NARROW if narrow else WIDE)
         figure.figure.draw_without_rendering()
