@@ -19,7 +19,7 @@ from course_book.exercises.formulas import evaluate
 from course_book.text import in_language, languages
 from course_book.text.parsing import UNITS, parse_number, readings
 from course_press.outputs.exercise import payload
-from tests.each import each
+from tests.each import each as looped
 
 IDS = [one.id for one in exercises.all()]
 SEEDS = (None, *range(200))
@@ -30,7 +30,7 @@ few_and_rest = pytest.mark.parametrize(
 )
 NUMBER = re.compile(r"\d(?:[.,]?\d|\s\d{3}(?!\d))*")
 """A number as a language writes it, also with spaces between its thousands."""
-every = each("id_", IDS)
+each = looped("id_", IDS)
 
 
 @pytest.fixture(params=languages())
@@ -53,7 +53,7 @@ def test_there_are_enough_in_every_chapter():
 
 
 @few_and_rest
-@every
+@each
 def test_every_exercise_is_solved_by_its_own_answer_for_200_seeds(id_, seeds):
     one = get(id_)
     bare = UNITS[one.unit][""]
@@ -64,7 +64,7 @@ def test_every_exercise_is_solved_by_its_own_answer_for_200_seeds(id_, seeds):
 
 
 @few_and_rest
-@every
+@each
 def test_every_misconception_is_recognised_and_told_apart(id_, seeds):
     one = get(id_)
     bare = UNITS[one.unit][""]
@@ -80,7 +80,7 @@ def test_every_misconception_is_recognised_and_told_apart(id_, seeds):
 
 
 @few_and_rest
-@every
+@each
 def test_a_group_holds_what_gives_the_same_number_and_nothing_else(id_, seeds):
     one = get(id_)
     for seed in seeds:
@@ -128,7 +128,7 @@ def test_a_fraction_taken_for_per_cent_is_told():
     assert variant.judge(variant.answer / 100)[0] in ("percent", "misconception")
 
 
-@every
+@each
 def test_a_seed_repeats_and_other_seeds_give_other_figures(id_):
     one = get(id_)
     for seed in range(20):
@@ -151,7 +151,7 @@ def test_a_class_need_not_share_variants(some):
 
 
 @few_and_rest
-@every
+@each
 def test_no_question_shows_the_digits_of_its_answer(id_, seeds, lang):
     for variant in map(get(id_).variant, seeds):
         digits = NUMBER.match(variant.shown_answer)[0]
@@ -159,7 +159,7 @@ def test_no_question_shows_the_digits_of_its_answer(id_, seeds, lang):
             assert digits not in NUMBER.findall(variant.text("question"))
 
 
-@every
+@each
 def test_whole_answers_are_whole_and_shown_answers_are_right(id_, lang):
     one = get(id_)
     for seed in (None, *range(20)):
@@ -168,7 +168,7 @@ def test_whole_answers_are_whole_and_shown_answers_are_right(id_, lang):
         assert check(id_, variant.shown_answer, seed).verdict == "right"
 
 
-@every
+@each
 def test_every_text_can_be_filled_in_every_language(id_, lang):
     for seed in (None, *range(10)):
         variant = get(id_).variant(seed)
@@ -179,7 +179,7 @@ def test_every_text_can_be_filled_in_every_language(id_, lang):
         assert all(shown)
 
 
-@every
+@each
 def test_no_question_and_no_hint_gives_the_answer_away(id_):
     for seed in range(20):
         variant = get(id_).variant(seed)
@@ -213,7 +213,7 @@ def test_translations_differ_from_the_english():
                 )
 
 
-@each(
+@looped(
     ("id_", "answer"),
     [
         ("rooflines-trillion", 1e12 / 989.4e12),
@@ -459,7 +459,7 @@ def test_a_formula_gives_what_python_would(sign, a, b):
     assert evaluate(f"(lambda x, y=b: x {sign} y)(a)", names) == eval(f"a {sign} b", names)
 
 
-@each(
+@looped(
     "formula",
     [
         "__import__('os')", "open('x')", "a.__class__", "a._private", "(b := a)", "a +", "import os",
@@ -572,7 +572,7 @@ def test_any_text_is_a_number_or_a_course_error(text, unit, lang):
         assert abs(parse_number(text, unit, lang)) < float("inf")
 
 
-@each(
+@looped(
     ("text", "unit", "lang", "value"),
     [
         ("1.2e3", "", "en", 1200),
