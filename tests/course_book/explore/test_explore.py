@@ -41,7 +41,7 @@ def explorer(request):
     return getattr(explore, request.param)()
 
 
-def choices(explorer, count):
+def choices(explorer, count=25):
     """Some choices of every control, the same in every run."""
     pick = random.Random(explorer.name)
     return [
