@@ -6,7 +6,6 @@ import pytest
 
 from tests import fuzz
 
-
 SAMPLE = [number for number in range(20) if number != 3]
 """Of `predict`, 3 and 6 trace the same model token by token: the quicker one is enough."""
 
