@@ -3,6 +3,7 @@ know them."""
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from importlinter.cli import lint_imports
 
 import course_lib
+from tests.each import each
 
 ROOT = Path(__file__).parent.parent
 OURS = ("course_lib", "course_tools", "course_book")
@@ -82,6 +84,11 @@ def parsed(file):
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes(file):
+    return list(ast.walk(parsed(file)))
+
+
 def where(module, name=""):
     """The room in which an imported name stands, wherever it was asked for."""
     if module in OURS and name:
@@ -97,7 +104,7 @@ def ours(module):
 
 def asked(file):
     """Every room and name of the libraries that a file imports, by what the name is."""
-    for node in ast.walk(parsed(file)):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             yield from (where(a.name) for a in node.names if ours(a.name))
         elif isinstance(node, ast.ImportFrom) and ours(node.module):
@@ -113,7 +120,7 @@ def test_the_library_asks_nothing_of_what_runs_or_prints():
     for file in LIBRARY:
         imported = {
             name.partition(".")[0]
-            for node in ast.walk(parsed(file))
+            for node in nodes(file)
             for name in (
                 [alias.name for alias in node.names]
                 if isinstance(node, ast.Import)
@@ -125,7 +132,7 @@ def test_the_library_asks_nothing_of_what_runs_or_prints():
         assert not imported & {"course_press", "IPython", "pypandoc", "nbclient"}, named(file)
 
 
-@pytest.mark.parametrize("file", PRESS, ids=named)
+@each("file", PRESS, ids=named)
 def test_the_press_computes_no_physics(file):
     room = file.relative_to(ROOT / "course_press").parts[0]
     allowed = MAY_ASK.get(room, set())
@@ -133,12 +140,12 @@ def test_the_press_computes_no_physics(file):
         assert any(found == one or found.startswith(f"{one}.") for one in allowed), found
 
 
-@pytest.mark.parametrize("file", PRESS, ids=named)
+@each("file", PRESS, ids=named)
 def test_the_press_knows_the_library_by_its_faces(file):
     """A room by what its `__all__` names, or a module of it by what that defines without an
     underscore.
     """
-    for node in ast.walk(parsed(file)):
+    for node in nodes(file):
         if isinstance(node, ast.ImportFrom) and ours(node.module):
             module = sys.modules.get(node.module) or __import__(node.module, fromlist=["_"])
             for alias in node.names:
@@ -152,7 +159,7 @@ def test_the_press_knows_the_library_by_its_faces(file):
                 ), f"{node.module}.{alias.name}"
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
+@each("file", FILES, ids=named)
 def test_modules_stay_small(file):
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 900
 
@@ -188,13 +195,13 @@ def test_the_sum_stays_small(name):
     assert lines_of(folders) <= budget
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=named)
+@each("room", ROOMS, ids=named)
 def test_rooms_stay_small(room):
     assert len([file for file in room.glob("*.py") if file.name != "__init__.py"]) <= 20
     assert len([one for one in ROOMS if one.parent == room]) <= 13
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=named)
+@each("room", ROOMS, ids=named)
 def test_a_room_says_what_it_is_and_defines_nothing_at_its_door(room):
     face = parsed(room / "__init__.py")
     assert ast.get_docstring(face)
@@ -207,12 +214,12 @@ def test_a_room_says_what_it_is_and_defines_nothing_at_its_door(room):
     assert lists or not rest, "what a room imports at its door is its face: name it in __all__"
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
+@each("file", FILES, ids=named)
 def test_no_file_hides_behind_an_underscore(file):
     assert file.stem in ("__init__", "__main__") or not file.stem.startswith("_")
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
+@each("file", FILES, ids=named)
 def test_no_module_is_named_like_what_it_or_its_room_exports(file):
     """`import course_lib.core.roofline` would give a function where a module is meant."""
     own = {
@@ -233,25 +240,22 @@ def test_no_module_is_named_like_what_it_or_its_room_exports(file):
 
 def test_a_class_name_stands_once():
     classes = Counter(
-        node.name
-        for file in FILES
-        for node in ast.walk(parsed(file))
-        if isinstance(node, ast.ClassDef)
+        node.name for file in FILES for node in nodes(file) if isinstance(node, ast.ClassDef)
     )
     assert [name for name, count in classes.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("file", LIBRARY, ids=named)
+@each("file", LIBRARY, ids=named)
 def test_the_library_writes_no_markup(file):
     """How a result looks on a page is the press's affair; pictures are the library's."""
     if {"plot", "moving"} & set(file.parts):
         return
     docs = {
         id(node.value)
-        for node in ast.walk(parsed(file))
+        for node in nodes(file)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    for node in ast.walk(parsed(file)):
+    for node in nodes(file):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
             assert not re.search(r"</?[a-z][a-z0-9]*(?: [a-z-]+=|/?>)", node.value), node.lineno
 
@@ -260,19 +264,32 @@ def test_one_place_asks_each_variable_of_the_environment():
     """A setting that two places read is two settings."""
     places = {}
     for file in FILES:
-        for node in ast.walk(parsed(file)):
-            text = ast.unparse(node) if isinstance(node, ast.Call | ast.Subscript) else ""
+        for node in nodes(file):
+            if not isinstance(node, ast.Call | ast.Subscript):
+                continue
+            of = node.func if isinstance(node, ast.Call) else node.value
+            text = ast.unparse(node) if ast.unparse(of).startswith("os.") else ""
             if asked := re.match(r"os\.(?:environ\.get\(|getenv\(|environ\[)'(COURSE_\w+)'", text):
                 places.setdefault(asked[1], set()).add(named(file))
     assert places
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
+@cache
+def files_here():
+    """The names of all files but those of an environment or a printed site."""
+    found = set()
+    for _, folders, files in os.walk(ROOT):
+        folders[:] = [one for one in folders if one not in (".venv", ".git", "_site", ".cache")]
+        found.update(files)
+    return found
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=named)
 def test_every_path_that_a_document_names_exists(document):
     text = re.sub(r"(?ms)^```.*?^```", "", document.read_text(encoding="utf-8"))
     tops = {path.name for path in ROOT.iterdir()}
-    known = {path.name for path in ROOT.rglob("*.*") if ".venv" not in path.parts}
+    known = files_here()
     checked = 0
     for path in re.findall(r"`([\w./*-]+)`", text):
         if "fr" in Path(path).parts or "*.fr.toml" in path:
@@ -298,9 +315,7 @@ def test_the_picture_of_the_rooms_is_drawn_from_the_code(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    "file", sorted(ROOT.glob("labs/*/*.ipynb")) + sorted(ROOT.glob("labs/*/*.py")), ids=named
-)
+@each("file", sorted(ROOT.glob("labs/*/*.ipynb")) + sorted(ROOT.glob("labs/*/*.py")), ids=named)
 def test_a_lab_names_only_what_the_packages_have(file):
     """A lab that needs torch or a GPU runs rarely: names that moved are found without running it."""
     text = file.read_text(encoding="utf-8")

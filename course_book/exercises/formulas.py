@@ -22,19 +22,17 @@ from course_book.exercises import shared
 from course_book.exercises.problem import Solution
 
 # What formulas may use besides the parameters and the figures before them.
-_KNOWN: dict[str, Any] = {
-    one.__name__: one
-    for one in (
-        *(abs, all, ceil, enumerate, len, log2, max, min, range, round, sorted, sqrt, sum, zip),
-        *(attainable, roofline, itemsize, transformer, ops.elementwise, ops.matmul),
-        *(shared.above, shared.less, shared.printed, shared.steady, shared.headline),
-        *(shared.sparse_ridge, shared.first_batch, shared.layer_batch),
-        *(network.all_reduce, network.between_nodes, network.critical_contraction, network.Link),
-        *(network.data_parallel_tokens, network.latency_bound_size, network.phases),
-        *(serve.in_system, serve.speculated, serve.speedup, serve.usd_per_mtoken, serve.wait),
-        *(train.bubble, train.checkpoint_interval, llm.check_claim),
-    )
-} | {
+_FUNCTIONS: tuple[Any, ...] = (
+    *(abs, all, ceil, enumerate, len, log2, max, min, range, round, sorted, sqrt, sum, zip),
+    *(attainable, roofline, itemsize, transformer, ops.elementwise, ops.matmul),
+    *(shared.above, shared.less, shared.printed, shared.steady, shared.headline),
+    *(shared.sparse_ridge, shared.first_batch, shared.layer_batch),
+    *(network.all_reduce, network.between_nodes, network.critical_contraction, network.Link),
+    *(network.data_parallel_tokens, network.latency_bound_size, network.phases),
+    *(serve.in_system, serve.speculated, serve.speedup, serve.usd_per_mtoken, serve.wait),
+    *(train.bubble, train.checkpoint_interval, llm.check_claim),
+)
+_KNOWN: dict[str, Any] = {one.__name__: one for one in _FUNCTIONS} | {
     "inf": inf,
     "resnet": cache(partial(resnet.work, "resnet-50")),
     "power": energy.constants,

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from course_lib import CourseError, chip
 from tests.course_lib.calls import CALLS, LEFT_OUT, ROOMS, TEXT, public
+from tests.each import each
 
 SITES = [(call, name) for call in CALLS for name in call.given]
 SAID = {
@@ -251,7 +252,7 @@ def test_every_public_function_has_a_valid_call():
     assert not covered & set(LEFT_OUT)
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+@each("call", CALLS, ids=lambda call: call.name)
 def test_every_valid_call_answers(call):
     assert call.function(**call.given) is not None or call.name == "specs.chip_of_device"
 
@@ -272,7 +273,7 @@ def test_an_equal_value_of_another_type_gives_no_other_number(site):
 FLAGS = [(call, name) for call, name in SITES if isinstance(call.given[name], bool)]
 
 
-@pytest.mark.parametrize(("call", "name"), FLAGS, ids=lambda one: getattr(one, "name", one))
+@each(("call", "name"), FLAGS, ids=lambda one: getattr(one, "name", one))
 def test_a_flag_is_true_or_false_and_nothing_else(call, name):
     for truthy in (1, 0, "no", "", math.nan, [True], np.array(True), {}):
         assert answered(call, name, truthy) is None

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import course_lib
+from tests.each import each
 
 FOLDER = Path(course_lib.__file__).parent
 OURS = ("course_lib", "course_tools", "course_book")
@@ -40,7 +41,7 @@ def public(*, classes):
         if callable(thing := getattr(module, name)) and isinstance(thing, type) == classes
         if getattr(thing, "__module__", "").startswith(OURS)
     }
-    return [pytest.param(thing, id=name) for name, thing in things.items()]
+    return list(things.values())
 
 
 def modules_after(code):
@@ -99,7 +100,7 @@ def test_the_error_is_one_and_is_named_as_users_meet_it():
         )
 
 
-@pytest.mark.parametrize("function", public(classes=False))
+@each("function", public(classes=False))
 def test_every_public_function_has_examples(function):
     doc = inspect.getdoc(function)
     assert doc, "no docstring"
@@ -107,7 +108,7 @@ def test_every_public_function_has_examples(function):
     assert ">>> " in examples
 
 
-@pytest.mark.parametrize("cls", public(classes=True))
+@each("cls", public(classes=True))
 def test_every_public_class_and_method_has_a_docstring(cls):
     assert cls.__doc__
     for name, method in vars(cls).items():

@@ -8,12 +8,13 @@ import pytest
 from course_lib import CourseError, Work, bench, chip, llm, network, ops, roofline, total
 from course_lib.specs import model
 from course_tools import calibrate, train
+from tests.each import each
 
 H100 = chip("h100-sxm")
 MATMUL = roofline(ops.matmul(4096, 8192, 8192), H100)
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "said"),
     [
         (lambda: llm.distinct(3, 8, 16), "active must be at most experts 8 .got 16"),

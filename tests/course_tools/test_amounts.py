@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from course_lib import CourseError
 from course_tools.amounts import amount
+from tests.each import each
 
 NUMBERS = st.integers(1, 10**9)
 
@@ -24,7 +25,7 @@ def test_a_comma_parts_the_decimals_where_they_are_not_three(number, hundredths)
         assert amount(one, "1/s") == pytest.approx(number + hundredths / 100, rel=1e-12)
 
 
-@pytest.mark.parametrize(
+@each(
     ("unit", "alike"),
     [
         ("s", ["0.042", "42 ms", "42ms", "42 ms TTFT", "42,0 ms", "42000 µs"]),

@@ -6,6 +6,7 @@ import pytest
 
 from course_lib import CourseError
 from course_tools.claims import SPEEDS, VERDICTS, claimed, verify
+from tests.each import each
 
 # By kind, rows and whether a pencil finds them possible. An H100 reads 3.35 TB/s and multiplies
 # 989 TFLOP/s in bf16, an H200 reads 4.8 TB/s, an A100 2.04, an L4 0.3; 8B are 16 GB in bf16, 70B
@@ -88,13 +89,13 @@ def judged(row):
     return verify(claimed(row))
 
 
-@pytest.mark.parametrize(("kind", "row", "possible"), ROWS)
+@each(("kind", "row", "possible"), ROWS)
 def test_a_row_is_judged_as_with_a_pencil(kind, row, possible):
     assert len(ROWS) >= 30
     assert (judged(row).verdict == "possible") is possible, kind
 
 
-@pytest.mark.parametrize("row", POSSIBLE)
+@each("row", POSSIBLE)
 def test_what_is_slower_or_said_with_less_is_never_refused(row):
     claim = claimed(row)
     name = next(name for name in SPEEDS if getattr(claim, name) is not None)
@@ -105,7 +106,7 @@ def test_what_is_slower_or_said_with_less_is_never_refused(row):
         assert verify(type(claim)(**fields | {left_out: None})).verdict == "possible", left_out
 
 
-@pytest.mark.parametrize(("kind", "row"), IMPOSSIBLE)
+@each(("kind", "row"), IMPOSSIBLE)
 def test_a_refusal_names_how_such_a_number_comes_about(kind, row):
     found = judged(row)
     hints = {

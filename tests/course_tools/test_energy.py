@@ -12,12 +12,13 @@ from course_lib import CourseError, chip, llm, ops, roofline
 from course_lib.specs import chips
 from course_tools import energy, serve, train
 from course_tools.files import DATA
+from tests.each import each
 
 POWERED = [key for key in chips() if chip(key).power]
 SHARES = np.linspace(0, 1, 6)
 
 
-@pytest.mark.parametrize("key", POWERED)
+@each("key", POWERED)
 def test_a_chip_draws_between_its_idle_and_its_limit_and_more_the_more_it_does(key):
     of = energy.constants(key)
     assert min(of.idle, of.arithmetic, of.memory, of.link) >= 0
@@ -87,7 +88,7 @@ def test_watts_grow_with_the_batch_and_joules_of_a_token_shrink(key):
     assert all(one > other for one, other in pairwise(each))
 
 
-@pytest.mark.parametrize("key", POWERED)
+@each("key", POWERED)
 def test_a_lower_clock_never_draws_more(key):
     clocks = np.linspace(0.3, 1, 8)
     watts = sum(energy.draw(key, 0.7 * clocks, 0.3, clock=clocks).values())

@@ -71,7 +71,7 @@ def _called(
 
     calls: list[tuple[str, int]] = []
 
-    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    class Watch(TorchDispatchMode):  # type: ignore[misc]
         """Notes what the learner's own lines ask of torch; launching a kernel asks for more."""
 
         def __torch_dispatch__(
@@ -88,7 +88,7 @@ def _called(
                 ctypes.memset(at, 0xFF, size)
             return made
 
-    watch: Any = Watch()  # type: ignore[no-untyped-call]
+    watch: Any = Watch()
     written = _Holdings(arrays)
     with traffic.counted() as launches, written.watched(), watch:
         result = function(*arrays, **named)

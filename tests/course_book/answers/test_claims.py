@@ -6,9 +6,10 @@ from course_tools.claims import Claimed, verify
 from course_book.answers import verified
 from course_book.text import languages
 from tests.course_tools.test_claims import PUBLIC
+from tests.each import each
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@each("name", PUBLIC)
 def test_every_verdict_is_one_sentence_in_each_language(name):
     found = verify(Claimed(**PUBLIC[name][0]))
     answer = verified(found)

@@ -19,6 +19,7 @@ from course_book.exercises.formulas import evaluate
 from course_book.text import in_language, languages
 from course_book.text.parsing import UNITS, parse_number, readings
 from course_press.outputs.exercise import payload
+from tests.each import each as looped
 
 IDS = [one.id for one in exercises.all()]
 SEEDS = (None, *range(200))
@@ -29,7 +30,7 @@ few_and_rest = pytest.mark.parametrize(
 )
 NUMBER = re.compile(r"\d(?:[.,]?\d|\s\d{3}(?!\d))*")
 """A number as a language writes it, also with spaces between its thousands."""
-each = pytest.mark.parametrize("id_", IDS)
+each = looped("id_", IDS)
 
 
 @pytest.fixture(params=languages())
@@ -78,10 +79,11 @@ def test_every_misconception_is_recognised_and_told_apart(id_, seeds):
             assert (found.verdict, name in found.names) == ("misconception", True)
 
 
+@few_and_rest
 @each
-def test_a_group_holds_what_gives_the_same_number_and_nothing_else(id_):
+def test_a_group_holds_what_gives_the_same_number_and_nothing_else(id_, seeds):
     one = get(id_)
-    for seed in SEEDS:
+    for seed in seeds:
         variant = one.variant(seed)
         numbers = dict(values(variant))
         assert sorted(numbers) == sorted(name for group in variant.groups for name in group.names)
@@ -138,12 +140,14 @@ def test_a_seed_repeats_and_other_seeds_give_other_figures(id_):
         )
 
 
-@each
-def test_a_class_need_not_share_variants(id_):
-    one = get(id_)
-    asked = {variant.asked for variant in one.variants()}
-    assert one.few == (len(asked) < problem.ENOUGH)
-    assert len({variant.seed for variant in one.variants(10)}) == min(10, len(asked))
+@pytest.mark.parametrize(
+    "some", [IDS[::4], pytest.param(IDS, marks=pytest.mark.exhaustive)], ids=["some", "all"]
+)
+def test_a_class_need_not_share_variants(some):
+    for one in map(get, some):
+        asked = {variant.asked for variant in one.variants()}
+        assert one.few == (len(asked) < problem.ENOUGH), one.id
+        assert len({variant.seed for variant in one.variants(10)}) == min(10, len(asked)), one.id
 
 
 @few_and_rest
@@ -209,7 +213,7 @@ def test_translations_differ_from_the_english():
                 )
 
 
-@pytest.mark.parametrize(
+@looped(
     ("id_", "answer"),
     [
         ("rooflines-trillion", 1e12 / 989.4e12),
@@ -455,7 +459,7 @@ def test_a_formula_gives_what_python_would(sign, a, b):
     assert evaluate(f"(lambda x, y=b: x {sign} y)(a)", names) == eval(f"a {sign} b", names)
 
 
-@pytest.mark.parametrize(
+@looped(
     "formula",
     [
         "__import__('os')", "open('x')", "a.__class__", "a._private", "(b := a)", "a +", "import os",
@@ -568,7 +572,7 @@ def test_any_text_is_a_number_or_a_course_error(text, unit, lang):
         assert abs(parse_number(text, unit, lang)) < float("inf")
 
 
-@pytest.mark.parametrize(
+@looped(
     ("text", "unit", "lang", "value"),
     [
         ("1.2e3", "", "en", 1200),

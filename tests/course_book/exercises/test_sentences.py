@@ -8,6 +8,7 @@ from course_book import exercises, n
 from course_book.exercises import check
 from course_book.text import in_language, languages
 from course_book.text.parsing import parse_number
+from tests.each import each
 
 SEEDS = (None, *range(12))
 
@@ -55,7 +56,7 @@ def test_a_spanish_percentage_has_its_article():
                         assert before in ("el", "al", "del", "un"), text
 
 
-@pytest.mark.parametrize("typed", ["3×", "3 x", "3 times", "3 veces", "3배", "3 Veces", "3"])
-@pytest.mark.parametrize("lang", languages())
+@each("typed", ["3×", "3 x", "3 times", "3 veces", "3배", "3 Veces", "3"])
+@each("lang", languages())
 def test_a_ratio_may_be_typed_in_any_way(typed, lang):
     assert parse_number(typed, "×", lang) == 3

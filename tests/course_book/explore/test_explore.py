@@ -32,6 +32,9 @@ NAMES = (
     "layouts",
 )
 
+# These have every mark between them.
+PICTURED = ("network", "slo", "layouts")
+
 
 @pytest.fixture(scope="module", params=NAMES)
 def explorer(request):
@@ -240,8 +243,9 @@ def test_rows_are_written_as_the_page_writes_numbers(monkeypatch):
     assert explore.roofline("v100-sxm2").shown(dtype="fp8")[0][-1] == NONE
 
 
-def test_the_axes_hold_every_state(explorer):
-    for chosen in choices(explorer):
+@pytest.mark.parametrize("count", [6, pytest.param(25, marks=pytest.mark.exhaustive)])
+def test_the_axes_hold_every_state(explorer, count):
+    for chosen in choices(explorer, count):
         here = explorer.here(**chosen)
         (left, right), (low, high) = ranges(here)
         for layer in here.layers:
@@ -250,7 +254,12 @@ def test_the_axes_hold_every_state(explorer):
                 assert layer.mark in ("rule", "turn") or low < min(ys) <= max(ys) < high
 
 
-def test_a_notebook_gets_one_picture_the_same_every_time(explorer, monkeypatch):
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=() if one in PICTURED else pytest.mark.exhaustive) for one in NAMES],
+)
+def test_a_notebook_gets_one_picture_the_same_every_time(name, monkeypatch):
+    explorer = getattr(explore, name)()
     monkeypatch.setenv("COURSE_PRINT", "notebook")
     bundle = explorer._repr_mimebundle_()
     assert list(bundle) == ["image/png"]

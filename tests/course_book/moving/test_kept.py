@@ -5,6 +5,7 @@ import pytest
 from course_lib import chip, occupancy, ops
 from course_book import moving
 from course_book.text import in_language
+from tests.each import each
 
 H100 = chip("h100-sxm")
 PICTURES = {
@@ -25,20 +26,25 @@ PICTURES = {
 }
 
 
-@pytest.mark.parametrize("make", PICTURES.values(), ids=PICTURES)
-@pytest.mark.parametrize("lang", ["en", "es", "ko"])
-def test_what_cannot_move_is_the_same_for_every_choice(make, lang):
-    with in_language(lang):
-        picture = make()
+LANGUAGES = ("en", "es", "ko")
+
+
+@pytest.mark.parametrize(
+    "turn", [0, *(pytest.param(one, marks=pytest.mark.exhaustive) for one in (1, 2))]
+)
+@each(("place", "name"), list(enumerate(PICTURES)))
+def test_what_cannot_move_is_the_same_for_every_choice(place, name, turn):
+    with in_language(LANGUAGES[(place + turn) % 3]):
+        picture = PICTURES[name]()
     for size in (0, 1):
         printed, *others = (scenes[size] for scenes in picture.scenes.values())
         for other in others:
             assert [s.fixed for s in other.shapes] == [s.fixed for s in printed.shapes]
 
 
-@pytest.mark.parametrize("make", PICTURES.values(), ids=PICTURES)
-def test_every_step_says_something_whole_and_stays_inside(make):
-    for scenes in make().scenes.values():
+@each("name", PICTURES)
+def test_every_step_says_something_whole_and_stays_inside(name):
+    for scenes in PICTURES[name]().scenes.values():
         for scene in scenes:
             assert all(says.endswith(".") and "{" not in says for says in scene.says)
             for shape in scene.shapes:

@@ -6,6 +6,7 @@ from course_lib import CourseError, chip, occupancy, ops
 from course_lib.bench.rows import Row
 from course_tools.measured.gaps import waves
 from course_book import moving, n
+from tests.each import each
 
 A100 = chip("a100-sxm-80")
 
@@ -117,9 +118,9 @@ def test_a_slice_that_fits_only_once_is_refused():
 TILES = {1: (128, 256), 2: (256, 256), 4: (256, 512)}
 
 
-@pytest.mark.parametrize("blocks", TILES)
-@pytest.mark.parametrize("size", [0, 1])
-@pytest.mark.parametrize(("per_clock", "deep"), [(8192, 64), (4096, 32)])
+@each("blocks", TILES)
+@each("size", [0, 1])
+@each(("per_clock", "deep"), [(8192, 64), (4096, 32)])
 def test_a_cluster_fetches_what_one_tile_of_its_size_needs(blocks, size, per_clock, deep):
     scene = moving.multicast(per_clock, deep).scenes[n(blocks)][size]
     last = len(scene.says) - 1

@@ -15,6 +15,7 @@ from course_book import plot
 from course_book.plot.colors import LINES, MARKERS, own_tone
 from course_book.plot.figure import GRID, INK, SHADES
 from course_book.plot.labels import MUTED, NARROW, WIDE
+from tests.each import each
 
 
 def figure(**more):
@@ -130,10 +131,11 @@ def meeting():
 CROWDED.append(meeting)
 
 
-@pytest.mark.parametrize("narrow", [False, True])
-@pytest.mark.parametrize("make", CROWDED)
-def test_no_name_stands_on_another_or_outside(make, narrow):
-    figure = make()
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
+@each(("place", "make"), list(enumerate(CROWDED)))
+def test_no_name_stands_on_another_or_outside(place, make, turn):
+    """In either width, in turn."""
+    figure, narrow = make(), (place + turn) % 2
     with figure._labels.narrow() if narrow else contextlib.nullcontext():
         figure._labels.place(NARROW if narrow else WIDE)
         figure.figure.draw_without_rendering()
@@ -237,7 +239,7 @@ def test_lines_are_told_apart():
     assert len({INK, MUTED, GRID, *LINES, *SHADES}) == 3 + len(LINES) + len(SHADES)
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "message"),
     [
         (lambda: plot.roofline({}), "roofs must hold at least one"),

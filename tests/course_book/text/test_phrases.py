@@ -9,13 +9,14 @@ from course_lib.specs import chips
 from course_tools import calibrate
 from course_tools.calibrate.constants import nearest
 from course_book.text import in_language, retold, words
+from tests.each import each
 
 SAID = {key: text for key, text in words("en").items() if key.startswith("said-")}
 BRACES = re.compile(r"\{(\w+)\}")
 
 
-@pytest.mark.parametrize("lang", ["es", "ko"])
-@pytest.mark.parametrize("key", SAID)
+@each("lang", ["es", "ko"])
+@each("key", SAID)
 def test_a_phrase_is_retold_with_its_values(key, lang):
     names = BRACES.findall(SAID[key])
     there = words(lang)[key]
@@ -37,8 +38,8 @@ def test_what_lent_its_constants_is_told_without_english(lang):
     assert ("5.3" in likely.source) == (("5,3" if lang == "es" else "5.3") in told)
 
 
-@pytest.mark.parametrize("lang", ["es", "ko"])
-@pytest.mark.parametrize("key", [key for key in chips() if key not in calibrate.calibrations()])
+@each("lang", ["es", "ko"])
+@each("key", [key for key in chips() if key not in calibrate.calibrations()])
 def test_why_another_chips_constants_stand_is_told_without_english(key, lang):
     like, why = nearest(chip(key))
     with in_language(lang):

@@ -213,7 +213,7 @@ def test_a_naive_product_that_is_slow_wrong_or_too_large_is_a_row(fake, monkeypa
     assert bench.outer_products("cuda", "int8", budget=2.0).status == "unsupported"
     fake(FakeArrays(memory=500_000))
     assert bench.outer_products("cuda", budget=2.0).status == "out-of-memory"
-    library = fake(FakeArrays(rate=1e12))
+    library = fake(FakeArrays(rate=1e11))
     right = library.outer
     monkeypatch.setattr(library, "outer", lambda to, a, b: right(to, a * 1.1, b))
     assert bench.outer_products("cuda", budget=2.0).error == pytest.approx(0.1)

@@ -81,14 +81,14 @@ def test_a_naive_product_is_measured_once(tmp_path, monkeypatch):
     for module in (planning, products):
         monkeypatch.setattr(module, "machine", lambda device: here)
     file, said = tmp_path / "results.csv", []
-    assert run([Case("outer", "fp32")], file, budget=20, say=said.append) == 0
+    assert run([Case("outer", "fp32")], file, budget=4, say=said.append) == 0
     (row,) = results.read(file)
     assert (row.op, row.status, row.shape) == ("outer", "ok", "1024x16x1024")
     assert said == [
         f"outer fp32 1024x16x1024 cold random: {row.achieved_bw_gbps:.1f} GB/s"
         + (", noisy" if row.noisy else "")
     ]
-    run([Case("outer", "fp32")], file, budget=20, say=said.append)
+    run([Case("outer", "fp32")], file, budget=4, say=said.append)
     assert said[1] == "1 of 1 are measured already"
 
 

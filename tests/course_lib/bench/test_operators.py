@@ -109,7 +109,7 @@ def test_attention_that_stores_its_scores_moves_them_four_times():
     ids=lambda case: f"{case.op} {case.settings}",
 )
 def test_each_operator_is_measured_and_its_result_checked(case):
-    found = measure(case, "cpu", budget=3)
+    found = measure(case, "cpu", budget=1)
     assert (found.status, found.op, found.dtype, found.device) == ("ok", case.op, "fp32", "small")
     assert found.error < 1e-5
     assert found.settings == case.settings
@@ -139,7 +139,7 @@ def test_a_wrong_result_shows_in_its_error(monkeypatch):
     monkeypatch.setattr(
         torch, "softmax", lambda x, dim: right(x, dim) * (1.5 if x.dtype == torch.float32 else 1)
     )
-    assert measure(case, budget=3).error == pytest.approx(0.5, rel=0.01)
+    assert measure(case, budget=1).error == pytest.approx(0.5, rel=0.01)
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.5])
@@ -149,12 +149,12 @@ def test_a_dropout_that_drops_too_little_or_too_much_is_an_error(monkeypatch, ke
         "dropout",
         lambda x, p, training: x * (torch.arange(x.shape[-1]) < kept * x.shape[-1]) / (1 - p),
     )
-    assert measure(Case("chain", "fp32", name=CHAINS[0]), budget=3).error > 0.9
+    assert measure(Case("chain", "fp32", name=CHAINS[0]), budget=1).error > 0.9
 
 
 def test_compiled_work_counts_its_fused_bytes(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    found = measure(Case("chain", "fp32", name=CHAINS[1], path="compiled"), budget=3)
+    found = measure(Case("chain", "fp32", name=CHAINS[1], path="compiled"), budget=1)
     assert (found.status, found.settings) == ("ok", f"{CHAINS[1]} path=compiled")
     assert (
         found.bytes
@@ -178,7 +178,7 @@ def test_where_nothing_compiles_the_row_says_so(monkeypatch):
         "compile",
         lambda *_, **__: raises(RuntimeError("InvalidCxxCompiler: no compiler found\nmore")),
     )
-    found = measure(Case("norm", "fp32", name="rms", path="compiled"), budget=3)
+    found = measure(Case("norm", "fp32", name="rms", path="compiled"), budget=1)
     assert found.status == "unsupported"
     assert (
         found.note
@@ -205,7 +205,7 @@ def test_what_a_device_lacks_is_said(monkeypatch, message, status, note):
     monkeypatch.setattr(
         torch.nn.functional, "scaled_dot_product_attention", raises(RuntimeError(message))
     )
-    found = measure(Case("attention", "fp32", path="flash"), budget=3)
+    found = measure(Case("attention", "fp32", path="flash"), budget=1)
     assert found.status == status
     assert note in found.note
 
@@ -213,7 +213,7 @@ def test_what_a_device_lacks_is_said(monkeypatch, message, status, note):
 def test_any_other_failure_is_raised(monkeypatch):
     monkeypatch.setattr(torch, "softmax", raises(RuntimeError("the device went away")))
     with pytest.raises(RuntimeError, match="went away"):
-        measure(Case("softmax", "fp32"), budget=3)
+        measure(Case("softmax", "fp32"), budget=1)
 
 
 def test_what_does_not_fit_the_budget_is_not_begun(monkeypatch):
@@ -377,7 +377,7 @@ def test_a_format_that_the_device_lacks_is_recorded(monkeypatch):
 
 
 def test_a_real_compiler_is_used_where_there_is_one():
-    found = measure(Case("norm", "fp32", name="rms", path="compiled"), budget=3)
+    found = measure(Case("norm", "fp32", name="rms", path="compiled"), budget=1)
     if found.status == "unsupported":
         assert found.note.startswith("torch.compile does not work here: ")
         return

@@ -20,6 +20,7 @@ from course_lib import (
     total,
 )
 from course_lib.core import BITS, BOUNDS, RATES, Estimate, checks, formulas, sensitivity
+from tests.each import each
 
 positive = st.floats(1e-3, 1e18)
 dtypes = st.sampled_from(sorted(BITS))
@@ -501,7 +502,7 @@ def test_published_numbers_come_out():
     assert critical_batch(lambda B: ops.matmul(B, 480, 480), v5e) == inf
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "parts"),
     [
         (lambda: Work(-1, 1, "bf16"), ["flops", "-1", "zero or more"]),

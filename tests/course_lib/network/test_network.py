@@ -17,6 +17,7 @@ from course_lib import CourseError, chip, network, ops
 from course_lib.network import ALGORITHMS, Link
 from course_lib.specs import chips, model
 from course_tools import measured
+from tests.each import each
 
 COLLECTIVES = {
     "all-gather": network.all_gather,
@@ -49,12 +50,12 @@ def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather(size, link, n):
         assert near(whole, sum(halves))
 
 
-@pytest.mark.parametrize(("name", "algorithm"), EVERY)
+@each(("name", "algorithm"), EVERY)
 def test_one_chip_is_free(name, algorithm):
     assert COLLECTIVES[name](1e9, Link(1e9, latency=1e-6), 1, algorithm=algorithm) == 0
 
 
-@pytest.mark.parametrize(("name", "algorithm"), EVERY)
+@each(("name", "algorithm"), EVERY)
 def test_it_broadcasts(name, algorithm):
     sizes, chips = np.array([[0.0], [1e3], [1e9]]), np.array([1, 2, 5, 64])
     table = COLLECTIVES[name](sizes, Link(np.array(1e9), latency=1e-6), chips, algorithm=algorithm)
@@ -183,7 +184,7 @@ def ring_all_reduce(n):
     return steps, Fraction(carried, n)
 
 
-@pytest.mark.parametrize("n", range(1, 13))
+@each("n", range(1, 13))
 def test_a_ring_simulated(n):
     steps, share = ring_all_reduce(n)
     link = Link(3e9, latency=2e-6)
@@ -397,7 +398,7 @@ def test_a_rack_of_72_beside_nine_nodes_of_eight(collective, rack, nodes):
         assert work(1e9, link, 72, algorithm=way) == pytest.approx(takes)
 
 
-@pytest.mark.parametrize("key", [key for key in chips() if chip(key).node])
+@each("key", [key for key in chips() if chip(key).node])
 def test_more_than_a_node_goes_over_its_ports(key):
     on = chip(key)
     each, first = on.node.chips, next(iter(on.links))
@@ -422,8 +423,8 @@ def by_ports(nodes, each):
     return 2 * Fraction(nodes - 1, nodes) / each, inside
 
 
-@pytest.mark.parametrize("each", range(1, 9))
-@pytest.mark.parametrize("nodes", [2, 3, 4, 16, 10**6])
+@each("each", range(1, 9))
+@each("nodes", [2, 3, 4, 16, 10**6])
 def test_the_ports_of_a_node_share_an_array(nodes, each):
     h100 = chip("h100-sxm")
     nvlink = h100.links["nvlink"].total_per_direction
@@ -511,8 +512,8 @@ def test_machines_broadcast():
     times = network.all_reduce(sizes, link, 16)
     assert times.shape == (2, 3)
     for i, size in enumerate(sizes[:, 0]):
-        for j, each in enumerate((1, 2, 8)):
-            alone = network.between_nodes(h100.node, h100.links["nvlink"], each=each)
+        for j, nodes in enumerate((1, 2, 8)):
+            alone = network.between_nodes(h100.node, h100.links["nvlink"], each=nodes)
             assert times[i, j] == network.all_reduce(size, alone, 16)
 
 
@@ -872,7 +873,7 @@ def test_a_fit_of_a_torus_gives_one_link():
 BOTH = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "message"),
     [
         (

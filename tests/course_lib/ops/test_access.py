@@ -5,11 +5,12 @@ import pytest
 
 from course_lib import CourseError, ops
 from course_lib.core import itemsize
+from tests.each import each
 
 
-@pytest.mark.parametrize("x", ["fp64", "fp32", "bf16", "fp8"])
-@pytest.mark.parametrize("start", [0, 1, 3, 8, 31])
-@pytest.mark.parametrize("stride", [1, 2, 3, 4, 7, 8, 9, 16, 32, 1000])
+@each("x", ["fp64", "fp32", "bf16", "fp8"])
+@each("start", [0, 1, 3, 8, 31])
+@each("stride", [1, 2, 3, 4, 7, 8, 9, 16, 32, 1000])
 def test_as_many_sectors_as_addresses_fall_into(x, start, stride):
     size = int(itemsize(x))
     touched = {

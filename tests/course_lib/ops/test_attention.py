@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from course_lib import CourseError, ops
 from course_lib.core import BITS, itemsize
 from course_lib.core.dtypes import element, widest
+from tests.each import each
 
 small = st.integers(1, 6)
 dtypes = st.sampled_from(["fp32", "bf16", "fp8"])
@@ -113,7 +114,7 @@ def test_formats_with_a_scale_for_each_group():
     ) == ("int4", "int8", "bf16")
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "parts"),
     [
         (

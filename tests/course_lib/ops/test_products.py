@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from course_lib import CourseError, ops
 from course_lib.core import BITS, itemsize
 from course_lib.core.dtypes import widest
+from tests.each import each
 
 small = st.integers(1, 9)
 dtypes = st.sampled_from(sorted(BITS))
@@ -156,7 +157,7 @@ def test_formats_left_out_follow_the_activations():
     assert ops.dot(10, x="fp8", y="fp32").bytes == 10 + 40 + 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "parts"),
     [
         (lambda: ops.matmul(0, 1, 1), ["B", "positive whole", "got 0"]),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from course_lib import CourseError, chip, ops
 from course_lib.core import BITS, itemsize
+from tests.each import each
 
 small = st.integers(1, 7)
 dtypes = st.sampled_from(["fp32", "bf16", "fp8"])
@@ -343,7 +344,7 @@ def test_the_cache_is_read_at_heads_over_kv_heads():
     assert ops.kv_read(1, 1000, 32, 8, 128, kv="fp8").dtype == "bf16"
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "parts"),
     [
         (lambda: ops.fuse([]), ["works", "at least one"]),

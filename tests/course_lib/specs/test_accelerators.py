@@ -11,6 +11,7 @@ from course_lib.bench import machine
 from course_lib.core import BITS, ridge
 from course_lib.specs import DATA, FOLDER, UNITS, sources, unreadable
 from course_lib.specs.ranges import check_figures
+from tests.each import each
 
 GOOD = """
 name = "Chip"
@@ -258,7 +259,7 @@ def test_a_file_that_is_not_text_says_so(tmp_path):
         Accelerator.from_toml(file)
 
 
-@pytest.mark.parametrize("key", chips())
+@each("key", chips())
 def test_every_chip_loads_and_agrees_with_itself(key):
     one = chip(key)
     assert one.bandwidth > 1e10
@@ -278,7 +279,7 @@ def test_every_chip_loads_and_agrees_with_itself(key):
         assert link.total_per_direction == link.count * link.per_direction
 
 
-@pytest.mark.parametrize("key", chips())
+@each("key", chips())
 def test_a_peak_is_its_own_figure_or_an_error(key):
     one = chip(key)
     for unit in ("matrix", "vector"):
@@ -344,7 +345,7 @@ def test_classic_constants_stay_beside_the_figures():
     assert v5e.ridge("bf16") == pytest.approx(240.5, abs=0.05)
 
 
-@pytest.mark.parametrize("key", chips())
+@each("key", chips())
 def test_a_disputed_figure_gives_a_chip_for_each_value_that_is_printed(key):
     one = chip(key)
     for name in {"bandwidth", "memory", *one.peaks} & set(one.figures):
@@ -391,7 +392,7 @@ def test_a_multiply_add_is_one_instruction_and_two_operations(key):
     assert one.integer_lanes <= one.lanes
 
 
-@pytest.mark.parametrize("key", [key for key in chips(vendor="NVIDIA") if chip(key).warps])
+@each("key", [key for key in chips(vendor="NVIDIA") if chip(key).warps])
 def test_a_multiprocessor_has_the_limits_of_its_compute_capability(key):
     """CUDA Programming Guide, tables 30 and 31: by architecture, warps, blocks and KiB of shared
     memory, of which CUDA keeps one for each block since Ampere.
@@ -545,7 +546,7 @@ EXCEPTIONS = {
 }
 
 
-@pytest.mark.parametrize("key", chips())
+@each("key", chips())
 def test_narrower_formats_are_as_much_faster_as_bits_say_or_known_not_to_be(key):
     one = chip(key)
     half = "bf16" if "matrix.bf16" in one.peaks else "fp16"
@@ -556,7 +557,7 @@ def test_narrower_formats_are_as_much_faster_as_bits_say_or_known_not_to_be(key)
             assert one.peak(dtype) / over == pytest.approx(wanted, rel=0.03), dtype
 
 
-@pytest.mark.parametrize("key", chips())
+@each("key", chips())
 def test_every_alias_leads_to_its_chip(key):
     for name in chip(key).device_names:
         assert chip_of_device(name) is chip(key)

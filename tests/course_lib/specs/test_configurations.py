@@ -14,9 +14,10 @@ from course_lib.specs import (
     sources,
 )
 from course_lib.specs.catalog import model_from
+from tests.each import each
 
 
-@pytest.mark.parametrize("key", models())
+@each("key", models())
 def test_parameters_add_up_to_the_published_count(key):
     one = model(key)
     assert one.parameters == sum(one.parts.values())

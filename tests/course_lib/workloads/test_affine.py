@@ -9,6 +9,7 @@ import pytest
 from course_lib import CourseError, chip, llm
 from course_lib.core import formulas
 from course_lib.specs import Transformer, model, models
+from tests.each import each
 
 DECODERS = tuple(
     one.key
@@ -23,8 +24,8 @@ def near(value):
     return pytest.approx(value, rel=1e-12)
 
 
-@pytest.mark.parametrize("key", DECODERS)
-@pytest.mark.parametrize("w", ["16 bits", "int4/32"])
+@each("key", DECODERS)
+@each("w", ["16 bits", "int4/32"])
 def test_its_sums_are_those_of_decode_and_fits(key, w):
     pick = random.Random(f"{key} {w}")
     for on in map(chip, CHIPS):

@@ -10,6 +10,7 @@ from course_lib.workloads.transformer import exchanged, operators
 from course_lib.workloads.weights import max_expert_load
 from course_tools import calibrate
 from tests.course_lib.workloads import mixing
+from tests.each import each
 
 MODELS = ("mixtral-8x7b", "deepseek-v3")
 FM = llm.formats()
@@ -24,8 +25,8 @@ def routed(tokens, experts, active, chips, times=400):
     return counts.sum(2).max(1).mean(), (counts > 0).sum(2).max(1).mean()
 
 
-@pytest.mark.parametrize("experts", [(8, 2, 2), (8, 2, 8), (64, 6, 8), (16, 1, 4)])
-@pytest.mark.parametrize("tokens", [1, 2, 8, 64])
+@each("experts", [(8, 2, 2), (8, 2, 8), (64, 6, 8), (16, 1, 4)])
+@each("tokens", [1, 2, 8, 64])
 def test_the_busiest_chip_is_that_of_thrown_dice(experts, tokens):
     found, counted = max_expert_load(tokens, *experts), routed(tokens, *experts)
     for one, other in zip(found, counted, strict=True):

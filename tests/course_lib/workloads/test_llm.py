@@ -12,6 +12,7 @@ from course_lib.core.dtypes import BITS
 from course_lib.specs import Accelerator, Transformer, model, models
 from course_lib.workloads.transformer import MATRIX_PARTS, operators
 from course_lib.workloads.weights import activation_bytes, kv_heads, matrices
+from tests.each import each
 
 TRANSFORMERS = [key for key in models() if isinstance(model(key), Transformer)]
 DECODERS = [key for key in TRANSFORMERS if model(key).kind == "decoder"]
@@ -29,7 +30,7 @@ def surplus(model_, on, batch, context, **formats):
     return sum(part.t_math - part.t_memory for name, part in parts.items() if name in MATRIX_PARTS)
 
 
-@pytest.mark.parametrize("key", chips())
+@each("key", chips())
 def test_what_nobody_asked_for_runs_in_a_format_that_the_chip_has(key):
     asked = llm.decode("llama-3.2-1b", key, 1, 64)
     products = [asked.parts["head"].parts["head"], *asked.parts["mlp"].parts.values()]
@@ -38,7 +39,7 @@ def test_what_nobody_asked_for_runs_in_a_format_that_the_chip_has(key):
     assert asked.lower > 0
 
 
-@pytest.mark.parametrize("key", chips())
+@each("key", chips())
 def test_no_product_is_computed_faster_than_the_chips_fastest_rate(key):
     on = chip(key)
     fastest = max(on.peaks.values())
@@ -126,7 +127,7 @@ def test_an_impossible_claim():
 # Identities.
 
 
-@pytest.mark.parametrize("key", TRANSFORMERS)
+@each("key", TRANSFORMERS)
 def test_every_parameter_is_in_one_matrix_norm_bias_or_table(key):
     one, fm = model(key), llm.formats()
     assert llm.weight_bytes(one, fm) == 2 * one.parameters
@@ -137,7 +138,7 @@ def test_every_parameter_is_in_one_matrix_norm_bias_or_table(key):
     )
 
 
-@pytest.mark.parametrize("key", [key for key in DECODERS if model(key).experts])
+@each("key", [key for key in DECODERS if model(key).experts])
 def test_one_token_streams_its_active_parameters(key):
     one = model(key)
     streamed = llm.streamed_bytes(one, 1, llm.formats()) / 2
@@ -145,7 +146,7 @@ def test_one_token_streams_its_active_parameters(key):
     assert streamed == pytest.approx(one.active_parameters - apart)
 
 
-@pytest.mark.parametrize("key", DECODERS)
+@each("key", DECODERS)
 def test_parts_add_up(key):
     step = llm.decode(key, H100, np.array([1, 64]), 512)
     for field in ("t_math", "t_memory", "flops", "bytes", "kernels", "lower", "upper"):
@@ -168,7 +169,7 @@ def runs(key, on):
     return step.lower > 0 and llm.first_compute_bound_batch(key, on, 128, w=fmt).ridge > 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "on"), [*islice(zip(cycle(DECODERS), cycle(chips())), max(len(DECODERS), len(chips())))]
 )
 def test_every_decoder_and_every_chip_run(key, on):
@@ -363,8 +364,8 @@ def test_memory_is_weights_cache_and_activations():
 # Tensor parallelism.
 
 
-@pytest.mark.parametrize("key", ["llama-2-70b", "mixtral-8x7b", "deepseek-v3", "gpt-3-175b"])
-@pytest.mark.parametrize("tp", [2, 4, 8])
+@each("key", ["llama-2-70b", "mixtral-8x7b", "deepseek-v3", "gpt-3-175b"])
+@each("tp", [2, 4, 8])
 def test_chips_share_the_flops_of_the_heads_and_hidden_sizes(key, tp):
     alone, shared = (
         llm.decode(key, H100, 8, 1024),
@@ -431,7 +432,7 @@ def test_flops_equal_torchs_own_count():
     assert halved / ours["attention"].flops == (prompt + 1) / (2 * prompt)
 
 
-@pytest.mark.parametrize("key", [key for key in DECODERS if not model(key).latent])
+@each("key", [key for key in DECODERS if not model(key).latent])
 def test_a_prompt_of_one_token_is_a_decode_step(key):
     one, other = llm.prefill(key, H100, 3, 1), llm.decode(key, H100, 3, 1)
     assert (one.flops, one.bytes, one.lower) == (other.flops, other.bytes, other.lower)
@@ -483,7 +484,7 @@ def test_group_scales_cost_half_a_bit():
     assert (scaled - norms) / (plain - norms) == pytest.approx(4.5 / 4)
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "parts"),
     [
         (lambda: llm.decode("llama-3-9b", H100, 1, 1), ["model", "llama-3-8b"]),

@@ -3,6 +3,7 @@
 import pytest
 
 from course_lib import CourseError, chip, chips, occupancy, ops
+from tests.each import each
 
 H100 = chip("h100-sxm")
 SLICE = occupancy.slice_of(H100, 128, 128, 64, patch=(11, 12))
@@ -33,7 +34,7 @@ def test_blocks_counted_by_hand(key, threads, more, blocks, scarce):
     assert found.share == found.warps / chip(key).warps
 
 
-@pytest.mark.parametrize("key", chips(vendor="NVIDIA"))
+@each("key", chips(vendor="NVIDIA"))
 def test_more_of_anything_never_makes_room(key):
     before = 10**9
     for registers in range(1, 256):
@@ -80,8 +81,8 @@ def test_a_slice_moves_what_its_product_reads():
     assert SLICE.load == pytest.approx(large.load / (11 * 12))
 
 
-@pytest.mark.parametrize("stages", [1, 2, 3, 4])
-@pytest.mark.parametrize("patch", [(1, 1), (2, 3), (11, 12)])
+@each("stages", [1, 2, 3, 4])
+@each("patch", [(1, 1), (2, 3), (11, 12)])
 def test_a_long_timeline_takes_the_seconds_of_a_slice(stages, patch):
     one = occupancy.slice_of(H100, 128, 128, 64, patch=patch)
     turns = one.timeline(stages, 400)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from course_lib import CourseError, chip, chips, resnet
 from course_lib.core import critical_batch, roofline
 from course_lib.specs import model
+from tests.each import each
 
 A100 = chip("a100-sxm-80")
 NET = model("resnet-50")
@@ -164,7 +165,7 @@ def test_int8_halves_bytes_and_doubles_the_peak():
     assert mixed.bytes == NET.parameters + resnet.work(NET, 1).bytes - 2 * NET.parameters
 
 
-@pytest.mark.parametrize("on", chips())
+@each("on", chips())
 def test_it_runs_on_every_chip(on):
     has = [name.removeprefix("matrix.") for name in chip(on).peaks if name.startswith("matrix.")]
     fmt = next((dtype for dtype in ("fp16", "bf16") if dtype in has), "fp32")

@@ -27,6 +27,7 @@ from course_tools.calibrate.links import LinkConstants, Range
 from course_tools.counting.answers import ask
 from course_tools.counting.sources import named
 from course_tools.measured import published
+from tests.each import each
 
 A100 = chip("a100-sxm-80")
 ROOT = Path(__file__).parents[3]
@@ -47,7 +48,7 @@ def test_the_range_lies_above_the_bound(b, d, f, key):
     assert step.lower <= likely.low <= likely.expected <= likely.high
 
 
-@pytest.mark.parametrize("key", chips())
+@each("key", chips())
 def test_every_chip_gets_a_prediction_that_names_its_source(key):
     one = chip(key)
     unit = "matrix" if any(name.startswith("matrix.") for name in one.peaks) else "vector"

@@ -10,6 +10,7 @@ from course_tools.counting.sources import DATA, config_of, configurations
 from course_tools.serve import memory, pool
 from course_book.answers import fits
 from course_book.tables import every_model
+from tests.each import each
 
 KEYS = list(configurations())
 QUICK = ("flux.1-dev", "whisper-large-v3")
@@ -25,7 +26,7 @@ def test_every_configuration_has_its_row_and_every_row_a_source():
     assert set(KEYS).isdisjoint(specs.models())
 
 
-@pytest.mark.parametrize("one", every_model(), ids=lambda one: one.key)
+@each("one", every_model(), ids=lambda one: one.key)
 def test_every_count_agrees_with_the_published_one(one):
     published = getattr(one.published, "si", one.published)
     assert one.parameters == pytest.approx(published, rel=5e-3)

@@ -14,6 +14,7 @@ from course_lib.workloads import transformer
 from course_tools.counting import from_config, named
 from course_tools.counting.huggingface import sizes
 from tests.course_tools.counting.configs import CASES
+from tests.each import each
 
 S = {
     "num_hidden_layers": 3,
@@ -316,7 +317,7 @@ def test_deepseek_v3_differs_from_the_table_by_the_buffers_of_its_routers():
     assert model("deepseek-v3").parameters - from_config(config).parameters == 58 * 256
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "said"),
     [
         ({"num_hidden_layers": None}, "config lacks 'num_hidden_layers'"),
@@ -462,8 +463,8 @@ def test_an_error_names_the_files_keys_and_none_of_the_librarys(kind):
                 assert not LIBRARY & set(re.findall(r"(?<!\w)[a-z_]+(?!\w)", said)) - {"name"}, said
 
 
-@pytest.mark.parametrize("key", ["architectures", "layer_types", "mlp_only_layers"])
-@pytest.mark.parametrize("value", [3, True, "text", {}])
+@each("key", ["architectures", "layer_types", "mlp_only_layers"])
+@each("value", [3, True, "text", {}])
 def test_a_list_that_is_none_is_named(key, value):
     config = {"model_type": "qwen3_moe", **ROUTED, key: value}
     for read in (lambda: from_config(config), lambda: named("-", json.dumps(config))):

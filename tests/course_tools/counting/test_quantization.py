@@ -10,6 +10,7 @@ from course_lib import CourseError, llm
 from course_lib.core import itemsize
 from course_tools.counting import ask, from_config, named
 from course_tools.counting.quantization import at, matches, patterns, read
+from tests.each import each
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "configs"
 
@@ -92,7 +93,7 @@ RECIPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("q", "attention", "mlp", "head", "compute"), RECIPES)
+@each(("q", "attention", "mlp", "head", "compute"), RECIPES)
 def test_a_recipe_counts_as_its_elements_and_scales(q, attention, mlp, head, compute):
     one = from_config(small(q))
     found = llm.memory(one, 1, 1).weights
@@ -118,7 +119,7 @@ def spoiled(value):
             yield changed
 
 
-@pytest.mark.parametrize("q", [one[0] for one in RECIPES])
+@each("q", [one[0] for one in RECIPES])
 def test_what_no_file_holds_is_read_or_refused(q):
     scheme, refusals = {"num_bits": 8, "type": "float"}, []
     for odd in spoiled({**q, "kv_cache_scheme": scheme, "sparsity_config": {}}):

@@ -9,6 +9,7 @@ from course_tools.counting import building, passes
 from course_tools.counting.building import Built
 from course_tools.counting.estimates import _bounded as bounded
 from course_tools.counting.estimates import estimate, kernels, size_of
+from tests.each import each
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -57,8 +58,8 @@ def test_weights_have_the_format_of_the_step():
     assert work.dtype == "bf16"
 
 
-@pytest.mark.parametrize("key", chips())
-@pytest.mark.parametrize("dtype", ["fp32", "fp64", "int8", "bf16"])
+@each("key", chips())
+@each("dtype", ["fp32", "fp64", "int8", "bf16"])
 def test_a_traced_product_is_computed_at_a_rate_that_the_chip_publishes(key, dtype):
     on, work = chip(key), ops.matmul(64, 64, 64, x=dtype, w=dtype)
     try:

@@ -12,6 +12,7 @@ from course_tools.diagnosis.reading.rows import gather
 from tests.course_tools.diagnosis import others
 from tests.course_tools.diagnosis.adversarial import VARIANTS, rows_of
 from tests.course_tools.diagnosis.others import MAKERS, Pen, drawn
+from tests.each import each
 
 KNOWN = [chip(key) for key in chips()]
 
@@ -112,7 +113,7 @@ def test_the_parts_of_a_constructed_trace_are_the_whole(tmp_path, name):
     adds_up(accounted(tmp_path / "trace.json", MADE[name]()))
 
 
-@pytest.mark.parametrize("cause", SEEDED)
+@each("cause", SEEDED)
 def test_the_parts_of_a_seeded_trace_are_the_whole(cause):
     adds_up(accounted(seeded(cause)))
 

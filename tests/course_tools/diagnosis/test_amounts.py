@@ -10,6 +10,7 @@ from course_tools.diagnosis.amounts import count, tensors
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import OP, OpType
 from tests.course_tools.diagnosis.others import Pen
+from tests.each import each
 
 B, F, L, E = "c10::BFloat16", "float", "long int", "c10::Float8_e4m3fn"
 
@@ -118,7 +119,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "dims", "types", "concrete", "by_hand"), CASES)
+@each(("name", "dims", "types", "concrete", "by_hand"), CASES)
 def test_an_operator_is_counted_as_by_hand(name, dims, types, concrete, by_hand):
     found = counted(name, dims, types, concrete)
     assert found == (None if by_hand is None else pytest.approx(by_hand))

@@ -20,6 +20,7 @@ from course_tools.diagnosis.reading.tables import read_tables, scale, source
 from course_tools.diagnosis.sums import read_sums
 from tests.course_tools.diagnosis.nsight import ACTIVE, ELAPSED, details, export, raw, seeded
 from tests.course_tools.diagnosis.test_verdicts import drawn
+from tests.each import each
 
 ON_GPU = ("launch-bound", "synchronisation", "copies", "ragged-waves", "exposed-collectives", "load-imbalance")  # fmt: skip
 
@@ -163,7 +164,7 @@ def test_sums_of_the_operating_system_alone_are_refused_with_the_option(tmp_path
     assert "nsys profile --trace=cuda" in refused(file, read_sums)
 
 
-@pytest.mark.parametrize(
+@each(
     ("unit", "si"),
     [
         *(("byte", 1), ("Kbyte", 1e3), ("Mbyte", 1e6), ("Gbyte", 1e9), ("Kbyte/block", 1e3)),
@@ -382,7 +383,7 @@ def test_measured_bytes_stand_beside_those_that_a_trace_counts(tmp_path):
         read_counters(file, export(trace, tmp_path / "without"))
 
 
-@pytest.mark.parametrize("before", diagnosis.SEEDED)
+@each("before", diagnosis.SEEDED)
 def test_the_parts_of_a_difference_add_up_both_ways(before):
     one = diagnosis.seeded(before)
     for other in ("copies", "launch-bound", "load-imbalance"):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from course_lib import CourseError, ops
 from course_tools.diagnosis import trace
 from course_tools.diagnosis.trace import Hot, TraceEvent
+from tests.each import each
 
 
 def op(name, ts, dur, dims=(), types=(), strides=(), **more):
@@ -79,7 +80,7 @@ def test_a_kernels_time_is_that_of_the_operator_that_launched_it():
 F = "float"
 
 
-@pytest.mark.parametrize(
+@each(
     ("event", "flops", "moved"),
     [
         (op("aten::mm", 0, 1, [[8, 16], [16, 4]], [F, F]), 2 * 8 * 16 * 4, 4 * (128 + 64 + 32)),

@@ -17,6 +17,7 @@ from course_tools.diagnosis.root_cause import Operator
 from tests.course_tools.diagnosis import others, seeded_traces
 from tests.course_tools.diagnosis.others import MAKERS, Pen
 from tests.course_tools.diagnosis.seeded_traces import MADE
+from tests.each import each
 
 GPUS = list(others.GPUS)
 NEEDS_SHAPES = {"strided_add", "at_roof", "at_roof_memory", "at_roof_hidden", "misaligned"}
@@ -54,7 +55,7 @@ def right(found, cause):
     return found.cause == cause or found.confidence < 0.5
 
 
-@pytest.mark.parametrize("cause", diagnosis.SEEDED)
+@each("cause", diagnosis.SEEDED)
 def test_a_seeded_trace_shows_the_cause_that_it_was_made_for(cause):
     file = diagnosis.seeded(cause)
     found = diagnosis.diagnose(file)
@@ -69,7 +70,7 @@ def test_a_seeded_trace_shows_the_cause_that_it_was_made_for(cause):
         assert all(share <= found.share for _, share in found.alternatives)
 
 
-@pytest.mark.parametrize("cause", diagnosis.SEEDED)
+@each("cause", diagnosis.SEEDED)
 def test_a_seeded_trace_says_what_it_is_and_not_where_it_was_made(cause):
     found = json.loads(gzip.decompress(diagnosis.seeded(cause).read_bytes()))
     assert not {"host_name", "traceName", "trace_id"} & set(found)

@@ -13,6 +13,7 @@ import pytest
 from course_lib import CourseError, network
 from course_tools import hlo
 from course_tools.hlo.compiled import program
+from tests.each import each
 
 LAB = Path(__file__).parents[3] / "labs" / "05-sharding"
 HEAD = "HloModule m, is_scheduled=true, num_partitions=8\n\n"
@@ -49,8 +50,8 @@ def one(line, *more, before=""):
 
 def by_kind(found):
     total = Counter()
-    for each in found:
-        total[each.collective, each.group] += each.bytes * each.times
+    for one in found:
+        total[one.collective, one.group] += one.bytes * one.times
     return total
 
 
@@ -107,7 +108,7 @@ def test_a_layer_that_cannot_be_shared_so_is_refused(scheme, mesh, sizes, said):
         network.sharded_mlp(scheme, *sizes, mesh)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "kind", "size", "group"),
     [
         ("%a = f32[64]{0} all-reduce(%x), replica_groups=[1,8]<=[8]", "all-reduce", 256, 8),
@@ -175,7 +176,7 @@ def test_kinds_bytes_and_groups_in_every_form(line, kind, size, group):
 PAIRS, EVENS = ((0, 4), (1, 5), (2, 6), (3, 7)), ((0, 2, 4, 6), (1, 3, 5, 7))
 
 
-@pytest.mark.parametrize(
+@each(
     ("form", "groups"),
     [
         ("{{0,4},{1,5},{2,6},{3,7}}", PAIRS),

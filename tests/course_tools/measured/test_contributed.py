@@ -14,6 +14,7 @@ from course_tools.measured import FOLDER, lab
 from course_tools.measured import given as files
 from course_tools.measured.contributed import review
 from tests.course_press.conftest import course
+from tests.each import each
 
 DAY = "2026-11-20T10:00:{:02}+00:00"
 H100 = chip("h100-sxm").device_names[0]
@@ -63,7 +64,7 @@ def given(folder, *rows, about=ABOUT):
     return review(folder)
 
 
-@pytest.mark.parametrize("folder", sorted(FOLDER.glob("lab-*/*")), ids=lambda f: f.parent.name)
+@each("folder", sorted(FOLDER.glob("lab-*/*")), ids=lambda f: f.parent.name)
 def test_what_the_book_keeps_passes(folder):
     assert review(folder) == []
 

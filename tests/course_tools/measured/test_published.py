@@ -13,6 +13,7 @@ from course_lib.specs import model
 from course_tools.measured import FOLDER, best_published, lab, runs, table
 from course_tools.measured.contributed import BOOST
 from course_tools.measured.published import CHIPS, TABLES, UNSEEN
+from tests.each import each
 
 
 @pytest.mark.parametrize("name", TABLES + UNSEEN)
@@ -71,7 +72,7 @@ COLLECTED = ("matmul_engines", "collectives_nccl", "attention_engines", "mixture
 COLLECTED += ("messages_engines", "reduces_engines", "elementwise_mlx")
 
 
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.csv")), ids=lambda file: file.stem)
+@each("file", sorted(FOLDER.glob("*.csv")), ids=lambda file: file.stem)
 def test_every_published_row_names_its_source_and_its_file_its_licence(file):
     rows = table(file.stem)
     assert rows
@@ -108,7 +109,7 @@ def test_an_unknown_table_is_refused_with_the_nearest_name():
         table("matmul_mam")
 
 
-@pytest.mark.parametrize(
+@each(
     "file",
     sorted(FOLDER.glob("lab-*/*/results.csv")),
     ids=lambda file: f"{file.parts[-3]}/{file.parts[-2]}",

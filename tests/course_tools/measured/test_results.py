@@ -15,6 +15,7 @@ from course_lib.bench.results import append, compare, done, read, write_manifest
 from course_lib.bench.rows import Manifest, Row
 from course_tools.measured.gaps import gap
 from course_book.reports.products import plot, report
+from tests.each import each
 
 GPU = {
     "device": "NVIDIA H200",
@@ -189,8 +190,8 @@ def test_a_lone_surrogate_touches_no_file(path):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("call", [read, lambda path: append(path, a_row()), done])
-@pytest.mark.parametrize("what", ["/dev/zero", "/dev/full", 3, None, ""])
+@each("call", [read, lambda path: append(path, a_row()), done])
+@each("what", ["/dev/zero", "/dev/full", 3, None, ""])
 def test_only_a_file_is_a_results_csv(call, what):
     with pytest.raises(CourseError, match="path"):
         call(what)
@@ -491,7 +492,7 @@ def test_a_gap_has_the_cause_that_its_numbers_show_and_the_report_cites_it(cause
     assert cited in report(rows, manifest(), multiprocessors={row.device: 132})
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "multiprocessors", "cause"),
     [
         ({"mfu": 1.0}, None, "none"),

@@ -15,6 +15,7 @@ from course_tools.counting import ask, named
 from course_tools.serve import pool
 from course_book.answers import fits
 from tests.course_tools.serve.models import GIB, HAND
+from tests.each import each
 
 KEYS = list(HAND)
 ON = "b200-sxm"
@@ -70,8 +71,8 @@ def test_what_chips_share_adds_up_to_the_whole_but_for_named_parts(key):
         assert tp * found.kept.state == pytest.approx(hand.state, rel=1e-9)
 
 
-@pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("batch", [1, 64])
+@each("key", KEYS)
+@each("batch", [1, 64])
 def test_a_decode_step_moves_the_bytes_that_are_counted_by_hand(key, batch):
     """All but the embedding and what sees, of experts those met, the cache, and states twice."""
     hand, model, context = HAND[key], one(key).model, 4096

@@ -15,6 +15,7 @@ from course_tools.serve import pool
 from course_tools.serve.fleet import cache_blocks
 from course_tools.serve.memory import GIB, reserve, reserves
 from course_tools.serve.settings import engine, engines
+from tests.each import each
 
 LLAMA = "llama-3-8b"  # Llama 3.1 8B has the same sizes
 FP8 = {"w": "fp8-block"}
@@ -97,7 +98,7 @@ HELD_OUT = [
 ]
 
 
-@pytest.mark.parametrize(("key", "chip", "engine", "how", "said"), FITTED + HELD_OUT)
+@each(("key", "chip", "engine", "how", "said"), FITTED + HELD_OUT)
 def test_the_pool_is_what_the_engine_logs(key, chip, engine, how, said):
     found = pool(named("-", key) if key.startswith("{") else key, chip, engine, **how)
     assert found.known
@@ -175,10 +176,8 @@ def test_buffers_are_what_llama_cpp_logs(key, version, context, users, buffer, c
         assert found.reserved["activations"] / 2**20 == pytest.approx(buffer, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    "engine", [None, *dict.fromkeys(f"{one.engine}@{one.since}" for one in reserves())]
-)
-@pytest.mark.parametrize("key", [LLAMA, "gemma-3-4b", "gpt-oss-20b"])
+@each("engine", [None, *dict.fromkeys(f"{one.engine}@{one.since}" for one in reserves())])
+@each("key", [LLAMA, "gemma-3-4b", "gpt-oss-20b"])
 def test_parts_make_the_whole_and_one_more_does_not_fit(engine, key):
     one = pool(key, "h100-sxm", engine, users=3, context=4_000)
     parts = one.kept.weights + one.cache + sum(one.reserved.values()) + one.left
@@ -243,7 +242,7 @@ def test_versions_that_nobody_saw_get_the_nearest_and_say_so():
         reserve("tgi")
 
 
-@pytest.mark.parametrize("key", [key for key in models() if isinstance(model(key), Transformer)])
+@each("key", [key for key in models() if isinstance(model(key), Transformer)])
 def test_every_model_has_an_answer_on_every_chip_with_memory(key):
     for on in ("h100-sxm", "l4", "mi300x", *chips()[:1]):
         found = pool(key, on, "vllm@0.11.1", context=256)

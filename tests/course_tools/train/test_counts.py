@@ -12,12 +12,13 @@ from course_lib import CourseError, llm
 from course_lib.specs import model, models
 from course_tools import train
 from course_tools.measured import table
+from tests.each import each
 
 FOUNDRY = table("train_mfu_llmfoundry")
 CHIP = {"a100_80gb": "a100-sxm-80", "a100_40gb": "a100-sxm-40"}
 
 
-@pytest.mark.parametrize(
+@each(
     "row",
     FOUNDRY,
     ids=lambda row: f"{row['Model']}-{row['SeqLen (T)']}-{row['# GPUs']}-{row['GPU']}",
@@ -51,7 +52,7 @@ def test_causal_counting_would_miss_the_published_rows():
     assert 100 * causal < 0.9 * float(row["MFU"])
 
 
-@pytest.mark.parametrize(
+@each(
     "row",
     [row for row in table("train_mfu_maxtext_tpu") if row["mfu_pct"] and row["tflops_per_chip"]],
 )

@@ -8,7 +8,9 @@ from course_tools.calibrate.errors import error_table
 from course_tools.measured import table
 from course_tools.train import evidence
 from course_tools.train.evidence import TABLE
-from course_tools.train.steps import OTHERS, SAME, TUNED
+from course_tools.train.footprints import fullest_memory
+from course_tools.train.parallelism import columns
+from course_tools.train.steps import FULL, OTHERS, SAME, TUNED
 from tools import fit_training
 
 
@@ -51,11 +53,16 @@ def test_a_range_holds_at_least_four_in_five_of_what_was_fitted():
 
 def test_a_fit_to_memory_alone_lowers_its_error():
     runs = train.published_runs("8B")
-    measured = np.log(runs.memory[runs.ran])
+    measured, at = np.log(runs.memory[runs.ran]), columns(runs.layouts, evidence.SEQUENCE)
+
+    def held(how):
+        return fullest_memory(train.shapes()[runs.model], at, how, FULL)["total"]
 
     def off(how):
-        return np.log(evidence.predict_runs(runs, how)["memory"][runs.ran]) - measured
+        return np.log(held(how)[runs.ran]) - measured
 
+    whole = evidence.predict_runs(runs, fit_training.START)["memory"]
+    assert np.array_equal(held(fit_training.START), whole)
     fitted = fit_training.refined(fit_training.START, evidence.MEMORY, off, fit_training.ROOM)
     assert np.median(np.abs(off(fitted))) < np.median(np.abs(off(fit_training.START)))
 
