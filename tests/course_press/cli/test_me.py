@@ -37,17 +37,18 @@ SECRET = {
 
 
 def started(folder, *more, longest=0.02, **env):
-    there = {**os.environ, device.CACHE: str(2**20), **env}
+    there = {**os.environ, "OMP_NUM_THREADS": "1", device.CACHE: str(2**20), **env}
     command = [sys.executable, "-c", TINY.format(longest=longest, more=list(more))]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, cwd=folder, env=there, **pipes)
 
 
-def test_killed_twice_it_loses_nothing_and_names_nobody(tmp_path):
+@pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+def test_killed_it_loses_nothing_and_names_nobody(tmp_path, kills):
     folder = tmp_path / "zorro-q7"
     folder.mkdir()
     file, kept = folder / "course-me" / "run-1.csv", []
-    for _ in range(2):
+    for _ in range(kills):
         run = started(folder, longest=0.3)
         while not file.exists() or len(results.read(file)) <= len(kept):
             assert run.poll() is None, run.stderr.read()

@@ -268,7 +268,7 @@ def test_a_file_sees_no_secret_and_no_place_of_the_graders(tmp_path, monkeypatch
             "No module named 'bob'. The grader gives a file nothing of its folder: keep all in one",
         ),
         ("open('big', 'wb').write(bytes(65 << 20))", "File too large"),
-        ("print('x' * (300 << 20)); return None", ""),
+        ("print('x' * (70 << 20)); return None", ""),
         pytest.param("x = bytearray(5 << 30)", "MemoryError: more than 4 GiB", marks=linux),
     ],
 )
