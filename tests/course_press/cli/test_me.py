@@ -13,10 +13,11 @@ import pytest
 from course_lib import bench, chip
 from course_lib.bench import device, products, results
 from course_lib.bench.rows import Row
-from course_tools.campaigns import checkup
+from course_tools.campaigns import campaign, checkup
 from course_book.answers import Answer, checked
 from course_book.text import in_language, languages
 from course_press.outputs.checkup import page
+from tests.course_press.conftest import course
 
 TINY = """
 import sys
@@ -44,7 +45,7 @@ def started(folder, *more, longest=0.02, **env):
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
-def test_killed_it_loses_nothing_and_names_nobody(tmp_path, kills):
+def test_killed_it_loses_nothing_and_names_nobody(tmp_path, monkeypatch, kills):
     folder = tmp_path / "zorro-q7"
     folder.mkdir()
     file, kept = folder / "course-me" / "run-1.csv", []
@@ -72,14 +73,20 @@ def test_killed_it_loses_nothing_and_names_nobody(tmp_path, kills):
             if len(secret) > 3:
                 assert secret not in said, secret
     # The next one compares.
-    run = started(folder, "--lang", "es")
-    out, err = run.communicate(timeout=120)
-    assert run.returncode == 0, err
+    for module, name, value in (
+        (products, "LAYER", (64, 128)),
+        (checkup, "LONGEST", 0.02),
+        (campaign, "SIZES", {"cpu": (128, 64)}),
+    ):
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setenv(device.CACHE, str(2**20))
+    done = course(folder, "me", "--device", "cpu", "--budget", "60", "--lang", "es")
+    assert done.returncode == 0, done.stderr
     assert (file.parent / "run-2.csv").exists()
     found = json.loads((file.parent / "me.json").read_text(encoding="utf-8"))
     assert found["agrees"] in (True, False)
     assert 0 < len(found["drifts"]) <= sum(row.status == "ok" for row in rows)
-    assert found["answer"]["es"] in " ".join(out.split())
+    assert found["answer"]["es"] in " ".join(done.stdout.split())
 
 
 @pytest.fixture(scope="module")

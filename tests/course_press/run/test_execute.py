@@ -17,8 +17,9 @@ from course_press.run.execute import Cache, Surroundings, run_chapter
 from course_press.source.book import read_book
 from course_press.source.errors import SourceError
 
-SETUP, HELLO, ONE = (
+SETUP, LINE, HELLO, ONE = (
     "chapters/cells/one/setup.qmd",
+    "chapters/cells/one/line.qmd",
     "chapters/cells/one/hello.qmd",
     "chapters/en/one.qmd",
 )
@@ -37,8 +38,10 @@ def ran(book, lang="en", own=False):
 
 
 @pytest.fixture
-def kernels(monkeypatch):
-    """Counts the kernels that are started."""
+def kernels(book, monkeypatch):
+    """Counts the kernels that are started; a figure in letters takes no time."""
+    figure = """plot.flow("a", [("b?", "no", "c", "yes")], "d", title="e", again="f")"""
+    book.edit(LINE, 'plot.roofline({"X": (peak, bandwidth)}, {"A": 10})', figure)
     started = []
     execute = running._execute
     monkeypatch.setattr(running, "_execute", lambda *args: started.append(1) or execute(*args))
