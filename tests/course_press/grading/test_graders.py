@@ -7,6 +7,7 @@ import pytest
 
 from course_lib import CourseError
 from course_press import grading
+from course_press.grading import lab as labs
 from tests.course_press.conftest import need
 from tests.course_press.grading.words import failures
 
@@ -67,6 +68,21 @@ def test_the_reference_passes_every_criterion_that_its_lab_names(folder, supervi
     verdicts = grading.GRADERS[name].grade(folder / "reference.py", supervisor=supervised(name))
     assert failures(verdicts) == {}
     assert [one.criterion for one in verdicts] == grading.graded_by(folder).criteria
+
+
+def test_a_grader_begins_what_its_lab_asks_for(monkeypatch):
+    begun = []
+
+    def supervisor(preload, **more):
+        begun.append((preload, more["environment"], more["readable"]))
+        raise CourseError("enough")
+
+    monkeypatch.setattr(labs, "Supervisor", supervisor)
+    asked = [one for one in grading.GRADERS.values() if one.preload is not None]
+    for one in asked:
+        with pytest.raises(CourseError, match="enough"):
+            one.grade(Path("mine.py"))
+    assert begun == [(one.preload, one.environment, one.readable) for one in asked]
 
 
 @pytest.mark.parametrize("number", KINDLY)
