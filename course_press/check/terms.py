@@ -2,8 +2,7 @@
 
 import csv
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +28,7 @@ class Rival(NamedTuple):
 def forbidden(books: Iterable[Book], data: Path) -> Iterator[tuple[Line, Rival]]:
     """Every rival of a term in prose and in the texts of `data`, and its place."""
     tables = {file: list(_rows(file)) for file in (data / "words.csv", data / "definitions.csv")}
-    rivals = tuple(_rivals(data, tables[data / "words.csv"]))
+    rivals = tuple(_rivals(data, {row["term"]: row for _, row in tables[data / "words.csv"]}))
     for book in books:
         for chapter in book.chapters:
             yield from _found(list(chapter.prose), rivals, book.lang)
@@ -49,8 +48,7 @@ def forbidden(books: Iterable[Book], data: Path) -> Iterator[tuple[Line, Rival]]
             yield from _found([Line(text, file, at) for at, text in numbered], rivals, lang)
 
 
-def _rivals(data: Path, terms: Iterable[tuple[int, dict[str, str]]]) -> Iterator[Rival]:
-    words = {row["term"]: row for _, row in terms}
+def _rivals(data: Path, words: Mapping[str, Mapping[str, str]]) -> Iterator[Rival]:
     for _, row in _rows(data / "rivals.csv"):
         lang, key = row["lang"], row["key"]
         chosen = words[key][lang].partition("(")[0].strip() if key in words else key
@@ -67,27 +65,19 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
 def _found(
     lines: Sequence[Line], rivals: Iterable[Rival], lang: str
 ) -> Iterator[tuple[Line, Rival]]:
-    # Patterns are slow, and most rivals stand nowhere: not even their words do, one by one.
-    lower = "\n".join([line.text for line in lines]).lower()
-    near = [one for one in rivals if one.lang == lang and _stand(one.rival, lower)]
-    if not near:
-        return
     plain = [_NOT_WORDS.sub(" ", INLINE.sub(" ", line.text)) for line in lines]
-    starts, text = [0], "\n".join(plain)  # a term may go on in the next line
-    for one in plain:
-        starts.append(starts[-1] + len(one) + 1)
+    text = "\n".join(one.replace("\n", " ") for one in plain)  # a term may go on in the next line
     flat = " ".join(text.lower().split())
-    for rival in (one for one in near if " ".join(one.rival.lower().split()) in flat):
+    for rival in rivals:
+        # Patterns are slow, and most rivals stand nowhere.
+        if rival.lang != lang or " ".join(rival.rival.lower().split()) not in flat:
+            continue
         matches = list(_pattern(rival.rival).finditer(text))
         terms = _pattern(rival.chosen).finditer(text) if matches else ()
         allowed = [term.span() for term in terms]
         for match in matches:
             if not any(low <= match.start() and match.end() <= high for low, high in allowed):
-                yield lines[bisect_right(starts, match.start()) - 1], rival
-
-
-def _stand(term: str, lower: str) -> bool:
-    return all(word in lower for word in term.lower().split())
+                yield lines[text.count("\n", 0, match.start())], rival
 
 
 @cache
