@@ -171,6 +171,8 @@ def same(one, other):
     """Whether two notebooks say the same and show the same: no pixel of a picture differs by more
     than an eye could see.
     """
+    if one == other:
+        return True
     if PICTURE.sub("", one) != PICTURE.sub("", other):
         return False
     pairs = list(zip(pictures(one), pictures(other), strict=True))
@@ -207,10 +209,10 @@ STEMS = sorted(one.path.stem for one in read_book(ROOT, "en").chapters if has_no
     ("lang", "stems"),
     [
         ("en", STEMS),
-        ("es", STEMS[::2]),
-        ("ko", STEMS[1::2]),
-        pytest.param("es", STEMS[1::2], marks=pytest.mark.exhaustive),
-        pytest.param("ko", STEMS[::2], marks=pytest.mark.exhaustive),
+        ("es", STEMS[::4]),
+        ("ko", STEMS[2::4]),
+        pytest.param("es", STEMS, marks=pytest.mark.exhaustive),
+        pytest.param("ko", STEMS, marks=pytest.mark.exhaustive),
     ],
 )
 def test_committed_notebooks_are_what_the_chapters_print(lang, stems):

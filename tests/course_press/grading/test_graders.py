@@ -62,7 +62,7 @@ def test_every_lab_has_a_grader_and_every_grader_a_lab():
 
 
 @pytest.mark.parametrize("folder", [one.parent for one in sorted(LABS.glob("*/reference.py"))])
-def test_the_reference_passes_every_criterion_that_its_lab_names(folder, supervised):
+def test_the_reference_passes_every_criterion_that_its_lab_names(folder, supervised, lent):
     needs(folder)
     name = grading.grading(folder).grader  # begun anew they import for seconds, as cells' tests do
     verdicts = grading.GRADERS[name].grade(folder / "reference.py", supervisor=supervised(name))
