@@ -111,7 +111,9 @@ def test_a_file_of_another_form(tmp_path, text, criterion, why):
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory):
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # other tests have the other core
     sys.path.insert(0, str(LAB))
     try:
         import slow_models
@@ -121,7 +123,7 @@ def traces(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("traces")
     with pages.kept():
-        return slow_models, {
+        yield slow_models, {
             name: {
                 one.name: one
                 for one in trace.hot(
@@ -130,6 +132,7 @@ def traces(tmp_path_factory):
             }
             for name in slow_models.PATIENTS
         }
+    torch.set_num_threads(threads)
 
 
 def test_all_patients_take_the_same_step(traces):
