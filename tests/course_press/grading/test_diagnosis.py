@@ -123,15 +123,18 @@ def traces(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("traces")
     with pages.kept():
-        yield slow_models, {
-            name: {
-                one.name: one
-                for one in trace.hot(
-                    profiling.record(slow_models.build(name), folder / f"{name}.json")
-                )
-            }
-            for name in slow_models.PATIENTS
-        }
+        yield (
+            slow_models,
+            {
+                name: {
+                    one.name: one
+                    for one in trace.hot(
+                        profiling.record(slow_models.build(name), folder / f"{name}.json")
+                    )
+                }
+                for name in slow_models.PATIENTS
+            },
+        )
     torch.set_num_threads(threads)
 
 
