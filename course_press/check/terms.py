@@ -2,8 +2,7 @@
 
 import csv
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -28,17 +27,18 @@ class Rival(NamedTuple):
 
 def forbidden(books: Iterable[Book], data: Path) -> Iterator[tuple[Line, Rival]]:
     """Every rival of a term in prose and in the texts of `data`, and its place."""
-    rivals = tuple(_rivals(data))
+    tables = {file: list(_rows(file)) for file in (data / "words.csv", data / "definitions.csv")}
+    rivals = tuple(_rivals(data, {row["term"]: row for _, row in tables[data / "words.csv"]}))
     for book in books:
         for chapter in book.chapters:
             yield from _found(list(chapter.prose), rivals, book.lang)
     langs = sorted({one.lang for one in rivals})
-    for file in (data / "words.csv", data / "definitions.csv"):
+    for file, rows in tables.items():
         for lang in langs:
             # Quoted, so that no term goes on in the next row.
             cells = [
                 Line(f'"{row[lang]}"', file, at)
-                for at, row in _rows(file)
+                for at, row in rows
                 if row.get(lang) and row.get("kind") != "also"  # what readers may ask for
             ]
             yield from _found(cells, rivals, lang)
@@ -48,8 +48,7 @@ def forbidden(books: Iterable[Book], data: Path) -> Iterator[tuple[Line, Rival]]
             yield from _found([Line(text, file, at) for at, text in numbered], rivals, lang)
 
 
-def _rivals(data: Path) -> Iterator[Rival]:
-    words = {row["term"]: row for _, row in _rows(data / "words.csv")}
+def _rivals(data: Path, words: Mapping[str, Mapping[str, str]]) -> Iterator[Rival]:
     for _, row in _rows(data / "rivals.csv"):
         lang, key = row["lang"], row["key"]
         chosen = words[key][lang].partition("(")[0].strip() if key in words else key
@@ -67,20 +66,18 @@ def _found(
     lines: Sequence[Line], rivals: Iterable[Rival], lang: str
 ) -> Iterator[tuple[Line, Rival]]:
     plain = [_NOT_WORDS.sub(" ", INLINE.sub(" ", line.text)) for line in lines]
-    starts, text = [0], "\n".join(plain)  # a term may go on in the next line
-    for one in plain:
-        starts.append(starts[-1] + len(one) + 1)
-    lower = text.lower()
+    text = "\n".join(one.replace("\n", " ") for one in plain)  # a term may go on in the next line
+    flat = " ".join(text.lower().split())
     for rival in rivals:
         # Patterns are slow, and most rivals stand nowhere.
-        if rival.lang != lang or rival.rival.split()[0].lower() not in lower:
+        if rival.lang != lang or " ".join(rival.rival.lower().split()) not in flat:
             continue
         matches = list(_pattern(rival.rival).finditer(text))
         terms = _pattern(rival.chosen).finditer(text) if matches else ()
         allowed = [term.span() for term in terms]
         for match in matches:
             if not any(low <= match.start() and match.end() <= high for low, high in allowed):
-                yield lines[bisect_right(starts, match.start()) - 1], rival
+                yield lines[text.count("\n", 0, match.start())], rival
 
 
 @cache

@@ -62,8 +62,6 @@ class ChapterKernel:
 
     def begin(self, root: Path, env: Mapping[str, str]) -> None:
         """Let what is asked from now on run in a folder and a namespace of its own."""
-        if self.era != _era[0]:
-            raise DeadKernelError
         if not self.pid:
             if FORKS:
                 ours, self.since = _server.fork()
@@ -78,6 +76,9 @@ class ChapterKernel:
         except DeadKernelError:
             said = "no kernel could be started: what is printed above says why"
             raise CourseError(f"{said}; try make book in a new clone") from None
+        if self.era != _era[0]:  # all of then were ended, it may be before this one had a number
+            self.end()
+            raise DeadKernelError
 
     def ask(self, timeout: float = 60, **request: Any) -> dict[str, Any]:
         """What the kernel answers."""
@@ -162,12 +163,13 @@ _era = [0]
 _server = _Server()
 
 
-def stop() -> None:
+def stop(*, server: bool = True) -> None:
     """End every kernel, and the process that forks them; those of now start no more."""
     _era[0] += 1
     for kernel in list(_live):
         kernel.end()
-    _server.stop()
+    if server:
+        _server.stop()
 
 
 atexit.register(stop)

@@ -27,6 +27,6 @@ def do_jobs(
                 say(f"{done} of {len(jobs)} · {futures[future]}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            kernels.stop()
+            kernels.stop(server=False)
             raise
     return [future.result() for future in futures]

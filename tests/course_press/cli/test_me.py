@@ -13,10 +13,11 @@ import pytest
 from course_lib import bench, chip
 from course_lib.bench import device, products, results
 from course_lib.bench.rows import Row
-from course_tools.campaigns import checkup
+from course_tools.campaigns import campaign, checkup
 from course_book.answers import Answer, checked
 from course_book.text import in_language, languages
 from course_press.outputs.checkup import page
+from tests.course_press.conftest import course
 
 TINY = """
 import sys
@@ -37,17 +38,18 @@ SECRET = {
 
 
 def started(folder, *more, longest=0.02, **env):
-    there = {**os.environ, device.CACHE: str(2**20), **env}
+    there = {**os.environ, "OMP_NUM_THREADS": "1", device.CACHE: str(2**20), **env}
     command = [sys.executable, "-c", TINY.format(longest=longest, more=list(more))]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, cwd=folder, env=there, **pipes)
 
 
-def test_killed_twice_it_loses_nothing_and_names_nobody(tmp_path):
+@pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+def test_killed_it_loses_nothing_and_names_nobody(tmp_path, monkeypatch, kills):
     folder = tmp_path / "zorro-q7"
     folder.mkdir()
     file, kept = folder / "course-me" / "run-1.csv", []
-    for _ in range(2):
+    for _ in range(kills):
         run = started(folder, longest=0.3)
         while not file.exists() or len(results.read(file)) <= len(kept):
             assert run.poll() is None, run.stderr.read()
@@ -71,14 +73,20 @@ def test_killed_twice_it_loses_nothing_and_names_nobody(tmp_path):
             if len(secret) > 3:
                 assert secret not in said, secret
     # The next one compares.
-    run = started(folder, "--lang", "es")
-    out, err = run.communicate(timeout=120)
-    assert run.returncode == 0, err
+    for module, name, value in (
+        (products, "LAYER", (64, 128)),
+        (checkup, "LONGEST", 0.02),
+        (campaign, "SIZES", {"cpu": (128, 64)}),
+    ):
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setenv(device.CACHE, str(2**20))
+    done = course(folder, "me", "--device", "cpu", "--budget", "60", "--lang", "es")
+    assert done.returncode == 0, done.stderr
     assert (file.parent / "run-2.csv").exists()
     found = json.loads((file.parent / "me.json").read_text(encoding="utf-8"))
     assert found["agrees"] in (True, False)
     assert 0 < len(found["drifts"]) <= sum(row.status == "ok" for row in rows)
-    assert found["answer"]["es"] in " ".join(out.split())
+    assert found["answer"]["es"] in " ".join(done.stdout.split())
 
 
 @pytest.fixture(scope="module")

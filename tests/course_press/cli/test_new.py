@@ -93,8 +93,7 @@ def test_nothing_is_written_over_what_there_is(book, what, said):
 @pytest.fixture
 def clone(book):
     """The small book with the package that holds its words and exercises, and a lab's answers."""
-    left_out = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "course_book", book.root / "course_book", ignore=left_out)
+    shutil.copytree(ROOT / "course_book", book.root / "course_book")
     lab = "labs/02-fusion-and-profiling"
     (book.root / lab).mkdir(parents=True)
     shutil.copy(ROOT / lab / "lab.toml", book.root / lab)

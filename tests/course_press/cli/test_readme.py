@@ -57,14 +57,36 @@ RUN_HERE = [
     for line in COURSE
     if asked(line) not in ELSEWHERE and not any(own in shlex.split(line) for own in OWN)
 ]
-FIRST = {asked(line): line for line in reversed(RUN_HERE)}.values()
-"""Of each command; the others in `make exhaustive`."""
+FIRST = [*{asked(line): line for line in reversed(RUN_HERE)}.values()]
+"""Of each command."""
+ALONE = [line for line in FIRST if line == FIRST[-1] or not line.startswith(".venv/bin/course")]
+"""What `make test` types into a shell; the others in `make exhaustive`."""
+EACH = """
+import os, shlex, sys
+from course_press.__main__ import main
+import course_press.cli.app, course_book.answers
+for line in sys.argv[1:]:
+    if (pid := os.fork()) == 0:
+        sys.argv = shlex.split(line)
+        sys.exit(main())
+    if code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+        sys.exit(f"{line}: exit status {code}")
+"""
+
+
+def test_the_first_of_each_command_runs_in_a_fresh_clone(clone):
+    """Each in a process of its own, which has imported already what all need."""
+    env = {**os.environ, "PYTHONPATH": str(clone)}
+    lines = [line for line in FIRST if line not in ALONE]
+    command = [sys.executable, "-c", EACH, *lines]
+    done = subprocess.run(command, cwd=clone, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        pytest.param(line, marks=() if line in FIRST else pytest.mark.exhaustive)
+        pytest.param(line, marks=() if line in ALONE else pytest.mark.exhaustive)
         for line in RUN_HERE
     ],
 )

@@ -149,15 +149,11 @@ def test_nbval_tells_a_changed_output_from_the_printed_one(tmp_path):
     changed.write_text(text.replace("333 TFLOP/s", "334 TFLOP/s"), encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-o", "addopts=", "-q", "-rf", "--nbval"]
     done = subprocess.run(
-        [*command, str(file), str(changed)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+        [*command, str(changed)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    (failed,) = re.findall(r"^FAILED (\S+)", done.stdout, re.MULTILINE)
-    assert "changed.ipynb" in failed
+    assert len(re.findall(r"^FAILED (\S+)", done.stdout, re.MULTILINE)) == 1
+    assert re.search(r"\b[3-9] passed", done.stdout)  # its other cells
 
 
 PICTURE = re.compile(r'"image/png": "([^"]*)"')
@@ -175,6 +171,8 @@ def same(one, other):
     """Whether two notebooks say the same and show the same: no pixel of a picture differs by more
     than an eye could see.
     """
+    if one == other:
+        return True
     if PICTURE.sub("", one) != PICTURE.sub("", other):
         return False
     pairs = list(zip(pictures(one), pictures(other), strict=True))
@@ -211,10 +209,10 @@ STEMS = sorted(one.path.stem for one in read_book(ROOT, "en").chapters if has_no
     ("lang", "stems"),
     [
         ("en", STEMS),
-        ("es", STEMS[::2]),
-        ("ko", STEMS[1::2]),
-        pytest.param("es", STEMS[1::2], marks=pytest.mark.exhaustive),
-        pytest.param("ko", STEMS[::2], marks=pytest.mark.exhaustive),
+        ("es", STEMS[::4]),
+        ("ko", STEMS[2::4]),
+        pytest.param("es", STEMS, marks=pytest.mark.exhaustive),
+        pytest.param("ko", STEMS, marks=pytest.mark.exhaustive),
     ],
 )
 def test_committed_notebooks_are_what_the_chapters_print(lang, stems):

@@ -178,7 +178,7 @@ def numpy_supervisor(supervised):
 
 
 @pytest.fixture
-def graded(tmp_path, numpy_supervisor):
+def graded(tmp_path, numpy_supervisor, lent):
     """Grades a text: what failed, and what was said."""
 
     def failed(text, **more):
@@ -241,7 +241,7 @@ def test_events_read_too_early_are_a_missing_synchronisation(graded):
     assert "call torch.cuda.synchronize()" in said
 
 
-def test_a_host_clock_that_waits_is_as_right_as_events(tmp_path):
+def test_a_host_clock_that_waits_is_as_right_as_events(tmp_path, numpy_supervisor, lent):
     file = tmp_path / "mine.py"
     waited = "    torch.cuda.synchronize()\n"
     text = edited(
@@ -257,7 +257,7 @@ def test_a_host_clock_that_waits_is_as_right_as_events(tmp_path):
     )
     file.write_text(text, encoding="utf-8")
     assert "Event" not in text
-    assert failures(grade(file)) == {}
+    assert failures(grade(file, supervisor=numpy_supervisor)) == {}
 
 
 def test_an_event_that_is_recorded_once_makes_intervals_that_grow(graded):

@@ -16,7 +16,7 @@ from course_press.grading.learner import Learner, Supervisor
 from course_press.grading.ring import RING
 from course_press.grading.sharding import SHARDING, TASKS
 from course_press.grading.simulated import MANY, MOST, Asked, Sample, SimulatedMachine
-from tests.course_press.conftest import edited
+from tests.course_press.conftest import edited, need
 from tests.course_press.grading.hostile import FOLDERS
 from tests.course_press.grading.test_benchmark import EVENTS, NUMPY
 from tests.course_press.grading.test_diagnosis import REFERENCE as DIAGNOSIS
@@ -147,7 +147,7 @@ def test_a_file_that_ended_its_judge_or_passed_has_the_verdict_it_deserves(
     what, tmp_path, supervised
 ):
     lab, text, criterion, said = FILES[what]
-    pytest.importorskip({"01": "torch", "04": "triton", "05": "jax"}.get(lab, "numpy"))
+    need({"01": "torch", "04": "triton", "05": "jax"}.get(lab, "numpy"))
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     began = time.monotonic()
     name = grading.grading(FOLDERS[lab]).grader
@@ -249,7 +249,7 @@ def ring_all_reduce(tensor):
 
 
 def test_in_cells_no_rank_finds_a_file_of_another_one(tmp_path, cells):
-    pytest.importorskip("torch")
+    need("torch")
     (tmp_path / "mine.py").write_text(FILES_BETWEEN_RANKS)
     with isolated():  # two ranks show it as four do
         verdicts = RING._replace(apart=2).grade(tmp_path / "mine.py", [2])

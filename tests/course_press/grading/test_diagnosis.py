@@ -111,7 +111,9 @@ def test_a_file_of_another_form(tmp_path, text, criterion, why):
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory):
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # other tests have the other core
     sys.path.insert(0, str(LAB))
     try:
         import slow_models
@@ -121,15 +123,19 @@ def traces(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("traces")
     with pages.kept():
-        return slow_models, {
-            name: {
-                one.name: one
-                for one in trace.hot(
-                    profiling.record(slow_models.build(name), folder / f"{name}.json")
-                )
-            }
-            for name in slow_models.PATIENTS
-        }
+        yield (
+            slow_models,
+            {
+                name: {
+                    one.name: one
+                    for one in trace.hot(
+                        profiling.record(slow_models.build(name), folder / f"{name}.json")
+                    )
+                }
+                for name in slow_models.PATIENTS
+            },
+        )
+    torch.set_num_threads(threads)
 
 
 def test_all_patients_take_the_same_step(traces):

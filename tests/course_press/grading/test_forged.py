@@ -113,10 +113,10 @@ def measure(n, dtype="fp32", device="cpu", repeats=10):
 
 
 @pytest.mark.parametrize("how", FORGED)
-def test_a_forged_benchmark_fails(tmp_path, how):
+def test_a_forged_benchmark_fails(tmp_path, how, supervised):
     text, criterion = FORGED[how]
     (tmp_path / "bob.py").write_text(REFERENCE)
-    assert criterion in failures(graded(tmp_path, text))
+    assert criterion in failures(graded(tmp_path, text, supervisor=supervised("benchmark")))
 
 
 RANKS = "import torch, torch.distributed as dist\n"
@@ -268,16 +268,13 @@ def test_a_file_sees_no_secret_and_no_place_of_the_graders(tmp_path, monkeypatch
             "No module named 'bob'. The grader gives a file nothing of its folder: keep all in one",
         ),
         ("open('big', 'wb').write(bytes(65 << 20))", "File too large"),
-        ("print('x' * (300 << 20)); return None", ""),
+        ("print('x' * (70 << 20)); return None", ""),
         pytest.param("x = bytearray(5 << 30)", "MemoryError: more than 4 GiB", marks=linux),
     ],
 )
-def test_other_ends_are_told_what_they_are(tmp_path, body, said):
-    found = failures(
-        graded(
-            tmp_path, f"import sys\ndef measure(n, dtype='', device='', repeats=0):\n    {body}\n"
-        )
-    )
+def test_other_ends_are_told_what_they_are(tmp_path, body, said, supervised):
+    text = f"import sys\ndef measure(n, dtype='', device='', repeats=0):\n    {body}\n"
+    found = failures(graded(tmp_path, text, supervisor=supervised("benchmark")))
     assert said in next(iter(found.values()))
 
 

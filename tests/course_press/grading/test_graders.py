@@ -7,6 +7,8 @@ import pytest
 
 from course_lib import CourseError
 from course_press import grading
+from course_press.grading import lab as labs
+from tests.course_press.conftest import need
 from tests.course_press.grading.words import failures
 
 LABS = Path(__file__).parents[3] / "labs"
@@ -60,11 +62,27 @@ def test_every_lab_has_a_grader_and_every_grader_a_lab():
 
 
 @pytest.mark.parametrize("folder", [one.parent for one in sorted(LABS.glob("*/reference.py"))])
-def test_the_reference_passes_every_criterion_that_its_lab_names(folder):
+def test_the_reference_passes_every_criterion_that_its_lab_names(folder, supervised, lent):
     needs(folder)
-    verdicts = grading.grade(folder, folder / "reference.py")
+    name = grading.grading(folder).grader  # begun anew they import for seconds, as cells' tests do
+    verdicts = grading.GRADERS[name].grade(folder / "reference.py", supervisor=supervised(name))
     assert failures(verdicts) == {}
     assert [one.criterion for one in verdicts] == grading.graded_by(folder).criteria
+
+
+def test_a_grader_begins_what_its_lab_asks_for(monkeypatch):
+    begun = []
+
+    def supervisor(preload, **more):
+        begun.append((preload, more["environment"], more["readable"]))
+        raise CourseError("enough")
+
+    monkeypatch.setattr(labs, "Supervisor", supervisor)
+    asked = [one for one in grading.GRADERS.values() if one.preload is not None]
+    for one in asked:
+        with pytest.raises(CourseError, match="enough"):
+            one.grade(Path("mine.py"))
+    assert begun == [(one.preload, one.environment, one.readable) for one in asked]
 
 
 @pytest.mark.parametrize("number", KINDLY)
@@ -81,7 +99,7 @@ def test_the_stub_is_told_kindly(number, supervised):
 def needs(folder):
     """Skip where what a lab is about is not installed."""
     package = {"01": "torch", "04": "triton", "05": "jax"}.get(folder.name[:2], "numpy")
-    pytest.importorskip(package)
+    need(package)
 
 
 @pytest.mark.parametrize("folder", sorted(LABS.glob("[0-9]*")))

@@ -3,7 +3,6 @@ hint that helps, and what the reference says of its bytes is what the library sa
 """
 
 import re
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,12 +11,10 @@ import pytest
 from course_lib import CourseError
 from course_book.text import in_language
 from course_press.grading.kernels import KERNELS
-from tests.course_press.conftest import edited
+from tests.course_press.conftest import edited, need
 from tests.course_press.grading.words import failures, written
 
-pytest.importorskip("torch")
-if find_spec("triton") is None:  # importing it here would settle whether it interprets
-    pytest.skip("triton is not here: no kernel is graded", allow_module_level=True)
+need("torch", "triton")
 LAB = Path(__file__).parents[3] / "labs" / "04-kernels"
 grade = KERNELS.grade
 

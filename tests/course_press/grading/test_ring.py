@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from course_press.grading.ring import RING
-from tests.course_press.conftest import edited
+from tests.course_press.conftest import edited, need
 from tests.course_press.grading.words import failures, written
 
-pytest.importorskip("torch")
+need("torch")
 LAB = Path(__file__).parents[3] / "labs" / "01-collectives"
 grade = RING.grade
 LIMIT = 1.5
@@ -155,7 +155,8 @@ def test_nothing_is_left_running(tmp_path, supervisor):
     assert not mark.exists()
 
 
-def test_two_gradings_do_not_get_in_each_others_way():
+def test_two_gradings_do_not_get_in_each_others_way(supervisor):
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(grade, [LAB / "reference.py"] * 2))
+        given = [{"supervisor": supervisor}, {}]
+        found = list(pool.map(lambda more: grade(LAB / "reference.py", **more), given))
     assert [failures(verdicts) for verdicts in found] == [{}, {}]

@@ -15,10 +15,10 @@ from course_book.text import in_language
 from course_press.grading import sharding
 from course_press.grading.sharding import SHARDING, TASKS, mlp
 from course_press.grading.verdict import Verdict
-from tests.course_press.conftest import edited
+from tests.course_press.conftest import edited, need
 from tests.course_press.grading.words import failures, written
 
-pytest.importorskip("jax")
+need("jax")
 LAB = Path(__file__).parents[3] / "labs" / "05-sharding"
 TENSOR = '    weights = on(devices, None, "model"), on(devices, "model")\n    return jax.jit(mlp,'
 RESULT = "in_shardings=(on(devices), *weights), out_shardings=on(devices))"

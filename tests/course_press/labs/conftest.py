@@ -35,3 +35,9 @@ def shelf(tmp_path):
         return tmp_path
 
     return put
+
+
+@pytest.fixture(autouse=True)
+def single(monkeypatch):
+    """One thread for torch too; elsewhere, where cells run, pages would seem to have changed."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -11,8 +11,9 @@ from course_lib.bench import results
 from course_tools.campaigns.operators import plan
 from course_tools.diagnosis import trace
 from course_press.labs import run as labs
+from tests.course_press.conftest import need
 
-pytest.importorskip("torch")
+need("torch")
 ROOT = Path(__file__).parents[3]
 
 

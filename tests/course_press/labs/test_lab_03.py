@@ -10,9 +10,9 @@ import pytest
 from course_lib.bench import results
 from course_tools import measured
 from course_press.labs import run as labs
+from tests.course_press.conftest import need
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
+need("torch", "transformers")
 LAB = Path(__file__).parents[3] / "labs" / "03-serving"
 
 

@@ -1,18 +1,14 @@
 """Lab 04 as a reader runs it, with a small budget: rows without times, report, figure."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
-
-import pytest
 
 from course_lib.bench import results
 from course_tools.measured.kernels import WAYS, counts
 from course_press.labs import run as labs
+from tests.course_press.conftest import need
 
-pytest.importorskip("torch")
-if find_spec("triton") is None:
-    pytest.skip("triton is not here: lab 04 is not run", allow_module_level=True)
+need("torch", "triton")
 ROOT = Path(__file__).parents[3]
 
 

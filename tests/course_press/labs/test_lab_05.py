@@ -10,8 +10,9 @@ import pytest
 
 from course_lib import network
 from course_press.labs import run as labs
+from tests.course_press.conftest import need
 
-pytest.importorskip("jax")
+need("jax")
 LAB = Path(__file__).parents[3] / "labs" / "05-sharding"
 BODY = re.compile(r"(def (\w+)\(\):\n).*?(?=\n\n\n|\Z)", re.DOTALL)
 

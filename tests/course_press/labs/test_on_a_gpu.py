@@ -19,9 +19,9 @@ from course_tools import measured
 from course_tools.campaigns import campaign, collectives, kernels, profiling, serving
 from course_tools.diagnosis import trace
 from course_tools.files import DATA
+from tests.course_press.conftest import need
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+need("torch", "transformers")
 ROOT = Path(__file__).parents[3]
 H100 = chip("h100-sxm")
 HERE = bench.Machine(
@@ -82,6 +82,8 @@ def gpu(monkeypatch):
         asked = dict(zip(arguments[::2], arguments[1::2], strict=True))
         assert asked["--device"] == "cuda"
         add(Path(asked["--out"]), kept("01"))
+
+    import torch
 
     engine = serving.SmallEngine
     monkeypatch.setattr(bench, "machine", lambda device: HERE if device == "cuda" else 1 / 0)

@@ -116,20 +116,22 @@ def test_figures_on_one_page_share_no_id():
 
 def test_it_prints_exactly_one_kind(monkeypatch):
     monkeypatch.setenv("COURSE_PRINT", "site")
-    bundle = figure()._repr_mimebundle_()
+    one = figure()
+    bundle = one._repr_mimebundle_()
     assert list(bundle) == ["text/markdown"]
     block = bundle["text/markdown"]
     assert re.fullmatch(
         r'```\{=html\}\n<div class="sizes"><svg .*</svg>\n</div>\n```\n', block, flags=re.DOTALL
     )
     assert block.count("```") == 2
-    assert page_svg(figure()) + page_svg(figure(), narrow=True) in block
-    assert page_svg(figure()) != page_svg(figure(), narrow=True)
+    wide, narrow = page_svg(figure()), page_svg(one, narrow=True)
+    assert wide + narrow in block
+    assert wide != narrow
     monkeypatch.setenv("COURSE_PRINT", "notebook")
-    assert list(figure()._repr_mimebundle_()) == ["image/png"]
+    assert list(one._repr_mimebundle_()) == ["image/png"]
     monkeypatch.delenv("COURSE_PRINT")
-    assert figure()._repr_mimebundle_(include=None, exclude=None) == {"image/png": figure().png()}
-    assert repr(figure()) == "Plot()"
+    assert one._repr_mimebundle_(include=None, exclude=None) == {"image/png": figure().png()}
+    assert repr(one) == "Plot()"
 
 
 def words_in(svg):

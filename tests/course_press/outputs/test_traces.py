@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from itertools import pairwise
+from math import isclose
 
 import pytest
 
@@ -69,8 +70,8 @@ def differences(one, other, at=""):
             yield from differences(*pair, f"{at}[{i}]")
     elif isinstance(one, float) and isinstance(other, int | float):
         # A moment since 1970, in µs, leaves a tenth of a µs: a strip's pieces begin at such.
-        near = {"rel": 1e-9, "abs": 1e-6 if at.startswith(".strip") else 1e-12}
-        if other != pytest.approx(one, **near):
+        near = 1e-6 if at.startswith(".strip") else 1e-12
+        if not isclose(one, other, rel_tol=1e-9, abs_tol=near):
             yield at, one, other
     elif one != other:
         yield at, one, other

@@ -45,13 +45,16 @@ def soon(condition):
     return condition()
 
 
-def test_the_same_bytes_side_by_side_and_alone_forked_and_not(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "langs", [("en",), pytest.param(("en", "es"), marks=pytest.mark.exhaustive)]
+)
+def test_the_same_bytes_side_by_side_and_alone_forked_and_not(langs, tmp_path, monkeypatch):
     built = []
     for cores, forks in ((2, True), (1, False)):
         monkeypatch.setattr(side_by_side, "CORES", cores)
         monkeypatch.setattr(kernels, "FORKS", forks and sys.platform == "linux")
         book = Copy(tmp_path / f"book-{cores}")
-        book.build(("en", "es"))
+        book.build(langs)
         built.append(files(book.root / "_site"))
     assert built[0] == built[1]
 
