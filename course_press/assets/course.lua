@@ -35,11 +35,18 @@ local function joined(inlines)
   return changed and inlines or nil
 end
 
--- So does asking for each of a text's words: first pandoc says whether it has a digit or a sign.
-local function text_of(block)
-  local text = pandoc.utils.stringify(block)
-  return (text:match("%d") or text:find("×", 1, true)) and block:walk { Inlines = joined } or nil
+-- So does asking for each of a text's words: first pandoc says the text, and whether anything in it may have to be joined.
+local function may_join(text)
+  if text:find("× ", 1, true) or HTML and text:match("%d%d%d%d%-%d%d%-%d%d") then return true end
+  for at in text:gmatch("[%d%%\128-\255] ()") do
+    local after = text:match("^[^ ]+", at) or ""
+    if after:match("^%d") or after:match("^[%%×]") then return true end
+    if after:gsub("^µ", ""):match("^[pnmkMGTPE]?i?F?[sBWLOH]") then return true end
+  end
+  return false
 end
+
+local function text_of(block) return may_join(pandoc.utils.stringify(block)) and block:walk { Inlines = joined } or nil end
 Para, Plain, LineBlock, DefinitionList = text_of, text_of, text_of, text_of
 
 local function escaped(text)
