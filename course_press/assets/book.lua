@@ -23,8 +23,14 @@ local function data_text(name)
   return file_text(quarto and quarto.utils.resolve_path(path) or pandoc.path.join { pandoc.path.directory(PANDOC_SCRIPT_FILE), path })
 end
 
-local function rows_of(name)
+-- The rows of a table, or only those of a kind, which is their second cell.
+local function rows_of(name, kind)
   local text, rows, row, at = data_text(name):gsub("\r", ""), {}, {}, 1
+  if kind then
+    local lines = { text:match("^[^\n]*") }
+    for line in text:gmatch("\n([^,\n]*," .. kind .. ",[^\n]*)") do lines[#lines + 1] = line end
+    text = table.concat(lines, "\n") .. "\n"
+  end
   while at <= #text do
     local cell
     if text:sub(at, at) == '"' then
@@ -57,39 +63,53 @@ end
 -- What blocks of a chapter take, in minutes, from their source: a page says the same before and after its cells have run. Inline code is a
 -- value: one word. A figure, a table or a displayed equation is a minute's look, and what is folded is nobody's until it is opened. Exercises and problems
 -- come on top.
-local function study(blocks)
+-- What is asked of thousands of words is asked of plain tables, as JSON tells them: pandoc takes its time to hand over each element.
+local function nodes_of(blocks) return pandoc.json.decode(pandoc.write(pandoc.Pandoc(blocks), "json"), false).blocks end
+
+local function study(nodes)
   local words, hangul, looks, work = 0, 0, 0, 0
   local problems = false
-  blocks:walk {
-    traverse = "topdown",
-    Header = function(header) problems = header.identifier:match("problems$") ~= nil end,
-    Para = function(para)
-      local first = para.content[1]
-      if first and first.t == "Str" and first.text:match("^{{<") then
-        if stringify(para):match("/ex%-") then work = work + EXERCISE end
-        return para, false
-      end
-      -- A problem that its answer follows is no item of a list: **1.** begins it.
-      if problems and first and first.t == "Strong" and stringify(first):match("^%d+%.$") then work = work + PROBLEM end
-    end,
-    Table = function(figures) return figures, false end,
-    Code = function() words = words + 1 end,
-    Str = function(str)
-      local text = str.text
-      local plain = text:match("^[\1-\127]*$")
-      local rest, syllables = text, 0
-      if not plain then rest, syllables = text:gsub(HANGUL, "") end
+  local read
+
+  local function read_all(list)
+    for _, one in (list[1] and ipairs or pairs)(list) do if type(one) == "table" then read(one) end end
+  end
+
+  function read(node)
+    local tag, content = node.t, node.c or node
+    if tag == "Str" then
+      local plain = content:match("^[\1-\127]*$")
+      local rest, syllables = content, 0
+      if not plain then rest, syllables = content:gsub(HANGUL, "") end
       hangul = hangul + syllables
       if (plain or rest:gsub("\226[\128-\191][\128-\191]", "")):match("[%w\195-\233]") then words = words + 1 end
-    end,
-    Div = function(div)
-      if div.attributes.collapse == "true" then return div, false end
-      if div.identifier:match("^fig%-") or div.identifier:match("^tbl%-") or div.classes:includes("later") then looks = looks + 1 end
-      if div.classes:includes("problem") then work = work + PROBLEM end
-    end,
-    OrderedList = function(list) if problems then work = work + PROBLEM * #list.content end end,
-    Math = function(math) if math.mathtype == "DisplayMath" then looks = looks + 1 end end,
-  }
+    elseif tag == "Code" then
+      words = words + 1
+    elseif tag == "Math" then
+      if content[1].t == "DisplayMath" then looks = looks + 1 end
+    elseif tag == "Header" then
+      problems = content[2][1]:match("problems$") ~= nil
+    elseif tag == "Para" then
+      local first = content[1] or {}
+      if first.t == "Str" and first.c:match("^{{<") then
+        for _, inline in ipairs(content) do if inline.t == "Str" and inline.c:match("/ex%-") then work = work + EXERCISE end end
+        return
+      end
+      -- A problem that its answer follows is no item of a list: **1.** begins it.
+      local bold = first.t == "Strong" and first.c[1] or {}
+      if problems and bold.t == "Str" and #first.c == 1 and bold.c:match("^%d+%.$") then work = work + PROBLEM end
+    elseif tag == "OrderedList" then
+      if problems then work = work + PROBLEM * #content[2] end
+    elseif tag == "Div" then
+      local id, classes = content[1][1], pandoc.List(content[1][2])
+      for _, pair in ipairs(content[1][3]) do if pair[1] == "collapse" and pair[2] == "true" then return end end
+      if id:match("^fig%-") or id:match("^tbl%-") or classes:includes("later") then looks = looks + 1 end
+      if classes:includes("problem") then work = work + PROBLEM end
+    end
+    if tag ~= "Table" and type(content) == "table" then read_all(content) end
+  end
+
+  read_all(nodes)
   return math.max(1, math.ceil(words / WORDS_PER_MINUTE + hangul / HANGUL_PER_MINUTE + LOOK * looks)), work
 end
 
@@ -111,7 +131,7 @@ local function read_chapters()
   for path in file_text(root .. "/_quarto-" .. lang .. ".yml"):gmatch("chapters/[%w/-]+%.qmd") do
     local chapter = chapter_at(root .. "/" .. path)
     if chapter then
-      local read, work = study(chapter.blocks)
+      local read, work = study(nodes_of(chapter.blocks))
       local meta = chapter.meta
       list:insert { path = path, title = meta.title, description = meta.description or {}, minutes = read, work = work + lab_work(chapter) }
     end
@@ -148,15 +168,15 @@ end
 
 -- Courses: what each of their sessions asks of a student, put together from the pages that data/courses.csv names.
 
-local function section_of(chapter, id)
-  local found, level = pandoc.Blocks {}, nil
-  for _, block in ipairs(chapter.blocks) do
-    if block.t == "Header" then
-      if block.identifier == id then level = block.level elseif level and block.level <= level then break end
+local function section_of(nodes, id)
+  local found, first, level = {}, nil, nil
+  for i, node in ipairs(nodes) do
+    if node.t == "Header" then
+      if node.c[2][1] == id then first, level = i, node.c[1] elseif level and node.c[1] <= level then break end
     end
-    if level then found:insert(block) end
+    if level then found[#found + 1] = node end
   end
-  return found
+  return found, first
 end
 
 -- An exercise's title stands in a file of texts, and its id in the cell that a chapter includes.
@@ -185,12 +205,14 @@ local function unpacked(text) return pandoc.read(text, "json").blocks[1].content
 
 -- What courses ask of a page: its minutes, and those of the sections that courses.csv names.
 local function facts_of(chapter, name)
-  local read, work = study(chapter.blocks)
+  local blocks = chapter.blocks
+  local nodes = nodes_of(blocks)
+  local read, work = study(nodes)
   local facts = { title = packed(chapter.meta.title), read = read, work = work, lab = lab_work(chapter), sections = {} }
-  chapter.blocks:walk { Header = function(header) facts.problems = header.identifier:match("^.*problems$") or facts.problems end }
+  blocks:walk { Header = function(header) facts.problems = header.identifier:match("^.*problems$") or facts.problems end }
   local function section(id)
-    local blocks = section_of(chapter, id)
-    if #blocks > 0 then facts.sections[id] = { title = packed(blocks[1].content), read = study(blocks) } end
+    local found, first = section_of(nodes, id)
+    if first then facts.sections[id] = { title = packed(blocks[first].content), read = study(found) } end
   end
   for _, row in ipairs(rows_of("courses.csv")) do
     for file, ids in row.read:gmatch("([^%s#]+)(#%S*)") do
@@ -391,12 +413,10 @@ local function first_letter(text) return text:match("^[%z\1-\127\194-\244][\128-
 local function forms()
   local meaning, list = {}, pandoc.List {}
   for _, row in ipairs(rows_of("definitions.csv")) do meaning[row.term] = row[lang] end
-  for _, row in ipairs(rows_of("words.csv")) do
-    if row.kind == "term" then
-      local plain, short = row[lang]:match("^(.-)%s*%((.-)%)$")
-      for _, form in ipairs { plain or row[lang], short } do
-        list:insert { term = row.term, words = pandoc.List(split(form)), meaning = meaning[row.term] }
-      end
+  for _, row in ipairs(rows_of("words.csv", "term")) do
+    local plain, short = row[lang]:match("^(.-)%s*%((.-)%)$")
+    for _, form in ipairs { plain or row[lang], short } do
+      list:insert { term = row.term, words = pandoc.List(split(form)), meaning = meaning[row.term] }
     end
   end
   table.sort(list, function(a, b)
@@ -547,7 +567,7 @@ function Pandoc(doc)
     doc.meta.study = pandoc.json.encode(facts)
   else -- a tour takes time, too
     doc.blocks:walk { Div = function(div) if div.classes:includes("later") then read = -1 end end }
-    if read < 0 then read = study(page_at(page).blocks) end
+    if read < 0 then read = study(nodes_of(page_at(page).blocks)) end
   end
   doc.meta["reading-minutes"], doc.meta["work-minutes"] = tostring(read), tostring(work)
   -- What only instructors read goes first: no term is explained where nobody sees it.

@@ -174,6 +174,12 @@ local function paragraph(para)
   return list
 end
 
+local function scrolled(content, caption)
+  -- A landmark only with a name of its own: several called "Table" would not be told apart.
+  local role = caption and (' role="region" aria-labelledby="%s"'):format(caption) or ""
+  return wrapped(('<div class="table-scroll" tabindex="0"%s>'):format(role), content, "</div>")
+end
+
 local function block_of(block, caption)
   if block.t == "Div" then
     local kind = kind_of(block.identifier)
@@ -185,6 +191,10 @@ local function block_of(block, caption)
       if class == "cell-code" then return cell_code(block) end
       -- What a reader comes to later is put apart, between these marks.
       if class == "later" then return wrapped("<!-- later -->", blocks(block.content), "<!-- /later -->") end
+      if class == "pipes" then
+        for target in block.attributes.links:gmatch("%S+") do table.insert(links, target) end
+        return scrolled(block.content, caption)
+      end
       if class == "column-margin" or class == "aside" then
         return wrapped('<div class="margin-note" role="note">', blocks(block.content), "</div>")
       end
@@ -202,9 +212,7 @@ local function block_of(block, caption)
     block.content = block.content:map(function(item) return blocks(item) end)
     return { block }
   elseif block.t == "Table" then
-    -- A landmark only with a name of its own: several called "Table" would not be told apart.
-    local role = caption and (' role="region" aria-labelledby="%s"'):format(caption) or ""
-    return wrapped(('<div class="table-scroll" tabindex="0"%s>'):format(role), { block }, "</div>")
+    return scrolled({ block }, caption)
   end
   return { block }
 end

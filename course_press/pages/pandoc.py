@@ -50,6 +50,9 @@ XREF = re.compile(r'<a href="#([^"]+)" class="xref">')
 _SPLIT = "<!-- course-data -->"
 _PLAIN = "--syntax-highlighting=none"
 _CODE = re.compile(r'<pre class="(\w+)"><code>(.*?)</code></pre>', re.DOTALL)
+# A table of a cell's output, and how course.lua is handed it.
+_TABLE = re.compile(r"(?:^|(?<=\n\n))\|.*\n\|[:|-]+\|(?:\n\|.*)*")
+_PIPES = r"`````{=pipes}\n\g<0>\n`````"
 # Pandoc's names of every line of code, which nothing leads to: a twentieth of what a long page
 # weighs.
 _CODE_LINES = re.compile(
@@ -272,8 +275,8 @@ def _coloured(body: str, cache: Cache) -> str:
     known = {block: cache.get(key) for block, key in keys.items()}
     missing = [block for block in known if known[block] is None]
     if missing:
-        found = (_CODE.fullmatch(block) for block in missing)
-        texts = ["\n".join(_fenced(unescape(one[2]), one[1])) for one in found if one]
+        pieces = _CODE.findall("".join(missing))
+        texts = ["\n".join(_fenced(unescape(text), kind)) for kind, text in pieces]
         made = pypandoc.convert_text(
             f"\n\n{_SPLIT}\n\n".join(texts), "html5", "markdown", extra_args=["--wrap=none"]
         )
@@ -377,8 +380,7 @@ def _failure(chapter: Chapter, message: str) -> SourceError:
         return line_with(chapter, f"@{missing[1]}").error(said)
     if tex := re.search(r"Could not convert TeX math (.+?),? rendering as TeX", message):
         return line_with(chapter, tex[1]).error(f"this formula cannot be set: {tex[1]}")
-    filters = "site|book|notebook|references"
-    if ours := re.search(rf"(?:{filters})\.lua:\d+: (.+?) stack traceback", message):
+    if ours := re.search(r"/\w+\.lua:\d+: (.+?) stack traceback", message):
         label = re.search(r"#[a-z]+-[\w-]+", ours[1])
         return line_with(chapter, label[0] if label else "").error(ours[1])
     return line_with(chapter, "").error(f"pandoc could not print this: {message}")
@@ -410,7 +412,7 @@ def _cell_markdown(cell: Cell, outputs: Sequence[Mapping[str, Any]]) -> Iterator
 
 def _shown(cell: Cell, data: Mapping[str, Any]) -> Iterator[str]:
     if "text/markdown" in data:
-        yield from ("", *data["text/markdown"].splitlines(), "")
+        yield from ("", *_TABLE.sub(_PIPES, data["text/markdown"]).splitlines(), "")
     elif raw := [data[kind] for kind in ("text/html", "image/svg+xml") if kind in data]:
         yield from _fenced(raw[0], "{=html}")
     elif "image/png" in data:

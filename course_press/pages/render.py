@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import escape
 
 from course_book.text import words
 from course_press.check import parity
@@ -65,11 +65,11 @@ class Renderer:
             "teaching": any(f'class="{name}"' in page.body for name in ("session", "answer")),
             "sortable": any(f'class="{name}"' in page.body for name in ("sortable", "cards")),
             "folded": '<details class="cell-code">' in page.body,
-            "body": Markup(self.body(page)),  # noqa: S704 - pandoc's own output
+            "body": "\0",
         }
-        frame = {**context, "page": {**context["page"], "body": ""}, "csp": ""}
-        template = templates().get_template("page.html.j2")
-        return template.render({**context, "csp": csp.policy(template.render(frame))})
+        # Signs that no text has stand for the body and for the policy, which follows from all else.
+        frame = templates().get_template("page.html.j2").render(context, csp="\1")
+        return frame.replace("\1", escape(csp.policy(frame))).replace("\0", self.body(page))
 
     def search_results(self, cache: Cache) -> Iterator[dict[str, str]]:
         """What the search looks through."""

@@ -15,7 +15,7 @@ from operator import add
 from typing import Any
 from xml.etree import ElementTree
 
-from lxml import html
+from lxml import etree, html
 
 from course_press.source.assets import ASSETS
 
@@ -32,7 +32,8 @@ def sections(body: str) -> list[dict[str, str]]:
     Apart from these, with a label of what they are: captions, exercises, and the glossary's terms.
     """
     reader = _Reader()
-    reader.read(html.fragment_fromstring(body, create_parent="main"))
+    # Without the methods that lxml gives elements of HTML, which costs a third of the time.
+    reader.read(html.fragment_fromstring(body, create_parent="main", parser=etree.HTMLParser()))
     return [one for one in map(_as_found, reader.found) if one["title"] or one["text"]]
 
 
@@ -74,10 +75,11 @@ class _Reader:
             return
         gap = " " if element.tag in BLOCKS else ""
         self._say(gap)
-        if element.tag not in LEFT_OUT and LEFT_OUT_CLASSES.isdisjoint(element.classes):
+        classes = (element.get("class") or "").split()
+        if element.tag not in LEFT_OUT and LEFT_OUT_CLASSES.isdisjoint(classes):
             section = element.get("id", "") if element.tag == "section" else section
             before = self.part, self.into
-            self._turn(element, section)
+            self._turn(element, section, classes)
             self._say(element.text)
             for child in element:
                 if isinstance(child.tag, str):  # no comment
@@ -88,13 +90,12 @@ class _Reader:
             self.into = before[1]
         self._say(gap)
 
-    def _turn(self, element: Any, section: str) -> None:
+    def _turn(self, element: Any, section: str, classes: list[str]) -> None:
         """Let what an element says go where it belongs."""
-        above, classes = element.getparent(), element.classes
         if element.tag in ("h2", "h3"):
             self._open(_Part(element.get("id") or section), "title")
-        elif element.tag == "figcaption" and above is not None and above.get("id"):
-            self._open(_Part(above.get("id"), "caption"))
+        elif element.tag == "figcaption" and (figure := element.getparent().get("id")):
+            self._open(_Part(figure, "caption"))
         elif "exercise" in classes:
             self._open(_Part(element.get("id", ""), "exercise"))
         elif element.tag == "tr" and (ids := element.xpath(".//@id[starts-with(., 'term-')]")):
@@ -106,7 +107,7 @@ class _Reader:
             self.into = "title"
         elif "caption-label" in classes:
             self.into = "label"
-        elif self.part.kind == "term" and element.tag == "td" and above.index(element):
+        elif self.part.kind == "term" and element.tag == "td" and element.getprevious() is not None:
             self.into = "text"
         elif self.part.kind == "term" and element.get("lang"):
             self.into = "also"

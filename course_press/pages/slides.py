@@ -100,6 +100,6 @@ def _leading_from(page: str, text: str) -> str:
         if re.match(r"\w+:", file) or (not file and anchor in ids):
             return match[0]
         to = posixpath.normpath(posixpath.join(folder, file)) if file else page
-        return f'{match[1]}="../{to}{"#" if anchor else ""}{anchor}"'
+        return f' {match[1]}="../{to}{"#" if anchor else ""}{anchor}"'
 
-    return re.sub(r'(?<= )(href|src)="([^"]*)"', link, text)
+    return re.sub(r' (href|src)="([^"]*)"', link, text)

@@ -1,5 +1,6 @@
 """What comes from files of data is text on a page, whatever it holds."""
 
+import itertools
 import json
 import subprocess
 
@@ -15,6 +16,8 @@ from course_book.reports import products
 from course_book.text import Markdown, code, glossary, plain
 from course_press.outputs import html_block
 from course_press.outputs.figure import page_svg
+from course_press.pages.pandoc import _PIPES, _TABLE
+from course_press.source.assets import ASSETS
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -74,6 +77,74 @@ def test_a_cell_of_a_table_shows_what_it_holds(text, shown):
     said = " ".join(text.splitlines()).replace("...", "…").split()
     for cell in (cells[0], cells[2], cells[5]):
         assert cell.text_content().replace("’", "'").split() == said
+
+
+MEANT = (
+    *(
+        '[1](#a){data-v="1e+12"}†',
+        "[a b](c.qmd#d){#e}",
+        "[5 GB](https://a.b/c?d=e_f), 6",
+        "[a]{lang=es}.",
+    ),
+    *(
+        "*a*",
+        "`b c`",
+        "@sec-a",
+        "$x$",
+        "a'b 'c'",
+        '"d"',
+        "5 GB",
+        "× 3",
+        "10 000 10⁹ B",
+        "2026-01-31 (a)",
+    ),
+    *(
+        "e.g. a",
+        "(cf. b)",
+        "U.S. 5",
+        "a...b",
+        "a--b",
+        "  a  b ",
+        "&#8199;1",
+        "a & b",
+        "&amp;",
+        "[a][b]",
+        "![a](b)",
+    ),
+    *(
+        "[a](b c)",
+        '[a](b "c")',
+        "[a]{.b}",
+        "[a]",
+        "a]b",
+        "(1) a",
+        "- a",
+        "1. a",
+        "# a",
+        "a\\ b",
+        "\u00a0a",
+        "3은",
+        "🎉",
+    ),
+)
+
+
+def test_a_long_table_is_what_pandoc_makes_of_it():
+    rows = [[plain(text), Markdown(meant)] for text, meant in itertools.product(HOSTILE, MEANT)]
+    shown = repr(table(["a" * 99, "b"], rows))
+    command = [pypandoc.get_pandoc_path(), f"--lua-filter={ASSETS / 'course.lua'}", "--to=html5"]
+    fast, slow = (
+        subprocess.run(
+            [*command, "--mathml", "--wrap=none"],
+            input=text,
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+        ).stdout.strip()
+        for text in (_TABLE.sub(_PIPES, shown), shown)
+    )
+    assert fast.startswith('<div class="pipes" data-links="#a c.html#d ')
+    assert fast.partition(">\n")[2] == slow.replace("c.qmd", "c.html") + "\n</div>"
 
 
 def test_markdown_that_is_meant_stays():
