@@ -17,6 +17,7 @@ from traitlets import Type
 from traitlets.config import Config
 
 from course_press.run import trace
+from course_press.run.keeping import keep_pure
 
 # What the piece of code that runs has shown so far (nbformat).
 _given: list[dict[str, Any]] = []
@@ -80,6 +81,7 @@ def _started(env: Mapping[str, str]) -> _Shell:
 
 def _ran(shell: _Shell, code: str) -> dict[str, Any]:
     shell.failed = None
+    keep_pure(shell.user_ns)
     result = shell.run_cell(code, store_history=True)  # type: ignore[no-untyped-call]
     error = result.error_before_exec or result.error_in_exec
     if error and not shell.failed:
