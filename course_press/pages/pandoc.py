@@ -138,16 +138,17 @@ def print_pages(
 
     # Covers and courses come last: they list the other pages, and how long each takes to read.
     for last in (False, True):
-        # The languages of a chapter follow each other in one kernel, which has computed by then
-        # what it computes again.
+        # The languages of a chapter, and of the one that it is continued in, follow each other in
+        # one kernel, which has computed by then what it computes again.
         wanted: dict[str, list[tuple[Book, Chapter]]] = {}
         for book in books:
             for chapter in book.chapters:
                 lists = chapter.is_cover or any(".session" in line.text for line in chapter.prose)
                 if lists == last and (names is None or chapter.path.stem in names):
-                    wanted.setdefault(chapter.path.stem, []).append((book, chapter))
+                    together = str(chapter.meta.get("continued", chapter.path.stem))
+                    wanted.setdefault(together, []).append((book, chapter))
         jobs = [
-            (f"{', '.join(book.lang for book, _ in of)} · {of[0][1].title}", partial(job, of))
+            (f"{', '.join(book.lang for book in books)} · {of[0][1].title}", partial(job, of))
             for of in wanted.values()
         ]
         printed |= {id(page.chapter): page for of in do_jobs(jobs, say=say) for page in of}

@@ -2,12 +2,15 @@
 
 import base64
 import contextlib
+import functools
 import io
 import json
 import numbers
 import os
+import pickle
 import sys
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from IPython.core.displayhook import DisplayHook
@@ -16,10 +19,15 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
+from course_lib.specs import Accelerator
 from course_press.run import trace
+from course_press.source.assets import ASSETS
 
 # What the piece of code that runs has shown so far (nbformat).
 _given: list[dict[str, Any]] = []
+# Functions of their arguments alone, by their modules, as long as these are not imported.
+_PURE = tomllib.loads((ASSETS / "kernels.toml").read_text("utf-8"))["pure"]
+_known: dict[int, Any] = {}
 
 
 class _Stream(io.TextIOBase):
@@ -78,8 +86,45 @@ def _started(env: Mapping[str, str]) -> _Shell:
     return _Shell.instance(config=config)
 
 
+class _Question(pickle.Pickler):
+    """Names what such a function gave, and chips, by themselves; anything else by what it holds."""
+
+    def persistent_id(self, one: Any) -> int | None:
+        if getattr(one, "__module__", "") == "__main__":
+            # Another language's cell gives its name to something else.
+            raise pickle.PicklingError
+        if isinstance(one, Accelerator):
+            _known[id(one)] = one
+        return id(one) if id(one) in _known else None
+
+
+def _kept(function: Callable[..., Any]) -> Callable[..., Any]:
+    held: dict[bytes, Any] = {}
+
+    def answer(*args: Any, **options: Any) -> Any:
+        asked = io.BytesIO()
+        with contextlib.suppress(AttributeError, TypeError, pickle.PicklingError):
+            _Question(asked).dump((args, options))
+            if (key := asked.getvalue()) not in held:
+                held[key] = found = function(*args, **options)
+                _known[id(found)] = found
+            # A list is the asker's own, to sort or to change.
+            return held[key][:] if isinstance(held[key], list) else held[key]
+        return function(*args, **options)
+
+    return functools.update_wrapper(answer, function)
+
+
+def _keep_pure() -> None:
+    """Compute once what the languages of a chapter ask for, as far as it is imported by now."""
+    for module in _PURE.keys() & sys.modules.keys():
+        for name in _PURE.pop(module):
+            setattr(sys.modules[module], name, _kept(getattr(sys.modules[module], name)))
+
+
 def _ran(shell: _Shell, code: str) -> dict[str, Any]:
     shell.failed = None
+    _keep_pure()
     result = shell.run_cell(code, store_history=True)  # type: ignore[no-untyped-call]
     error = result.error_before_exec or result.error_in_exec
     if error and not shell.failed:
