@@ -9,6 +9,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG, RendererSVG
 from matplotlib.figure import Figure
@@ -64,8 +65,7 @@ class Plot(Shown):
 
     def picture(self) -> tuple[str, bytes]:
         """The figure for a notebook: its format, ``"png"`` or ``"svg+xml"``, and its bytes."""
-        texts = (text.get_text() for text in self.figure.findobj(Text))
-        if not any(is_wide(letter) for text in texts for letter in text):
+        if not any(is_wide(letter) for text in _texts(self.figure) for letter in text):
             return "png", self.png()
         return "svg+xml", on_paper(self.svg()).encode()
 
@@ -116,6 +116,15 @@ class _Renderer(RendererSVG):
         scale = 1 / em * prop.get_size_in_points() * 72 / 72
         signs = {"sTypoAscender": scale, "sTypoDescender": -scale, "sTypoLineGap": scale}
         return [table[name] * sign for name, sign in signs.items()]
+
+
+def _texts(artist: Any) -> Iterator[str]:
+    """What is written in a figure; an axis is not asked for ticks that nothing has drawn."""
+    if isinstance(artist, Text):
+        yield artist.get_text()
+    held = (artist.label, *artist.majorTicks) if isinstance(artist, Axis) else artist.get_children()
+    for one in held:
+        yield from _texts(one)
 
 
 @contextmanager

@@ -97,15 +97,13 @@ def unreadable() -> Mapping[Path, str]:
     return found
 
 
+@cache
 def _of_file(path: Path) -> Accelerator:
     if path.parent != DATA / "chips" and path.stem in _ours():
         raise CourseError(
             f"{path}: a chip of key {path.stem!r} is in the spec table already: rename the file"
         )
-    return _read_chip(path)
-
-
-_read_chip = cache(Accelerator.from_toml)
+    return Accelerator.from_toml(path)
 
 
 def _meant(what: str, key: str, keys: Collection[str], more: str) -> str:

@@ -162,7 +162,7 @@ def test_an_own_chip_begins_as_a_file_that_says_what_is_missing(tmp_path, monkey
         (filled, None),
     ):
         file.write_text(text.replace('"GB/s"', '"TB/s"', 1))
-        specs.catalog._read_chip.cache_clear()
+        specs.catalog._of_file.cache_clear()
         if error is None:
             assert (specs.chip("mi308x").bandwidth, "mi308x" in chips()) == (4e12, True)
         else:
