@@ -128,13 +128,13 @@ def test_a_guess_is_read_with_its_unit_where_the_page_has_no_exercise(visit, lan
     assert "4 ms" in said
 
 
-def test_on_a_phone_the_question_comes_before_its_picture(visit):
+def test_on_a_phone_the_picture_comes_before_its_question(visit):
     page = opened(visit, width=390)
     page.wait_for_selector("#sec-tour-sum .moving.live")
     page.wait_for_selector("#predict-tour-sum form")
     tops = [
         page.locator(f"#sec-tour-sum {one}").bounding_box()["y"]
-        for one in ("h2", ".predict", ".later")
+        for one in ("h2", ".later", ".predict")
     ]
     assert tops == sorted(tops)
     assert page.locator("#predict-tour-sum [type=submit]").bounding_box()["y"] < 800
