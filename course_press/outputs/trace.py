@@ -18,11 +18,10 @@ _BEGIN = (*_PAGE, "advice-", "lacks-", "flow-", "cause-", "tell-")
 def html(one: TraceBox) -> str:
     """The element: what it says where no script runs, and the data of its script."""
     known = [chip(key) for key in chips()]
-    every_word = (key for key in words(language()) if key.startswith(_BEGIN))
     data = {
         "examples": [_plain(page.dropped([gather(file)], known)) for file in one.traces],
         "first": one.first,
-        "words": {key: t(key) for key in every_word},
+        "words": {key: t(key) for key in words(language()) if key.startswith(_BEGIN)},
         "wholes": WHOLES,
         "shown": page.SHOWN,
         **number_marks(),
