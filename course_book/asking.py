@@ -44,9 +44,10 @@ class Walk(Shown):
 
 @dataclass(frozen=True, repr=False)
 class TraceBox(Shown):
-    """A box for a trace of one's own; first, it shows the last of these."""
+    """A box for a trace of one's own; it opens on one of these, by its number."""
 
     traces: tuple[Path, ...]
+    first: int = 1
 
     def static_bundle(self) -> dict[str, Any]:
         """Where a reader of a notebook finds it."""

@@ -404,7 +404,16 @@ local bends = {
   end,
 }
 
-local function split(text) return pandoc.List(text:gmatch("%S+")):map(pandoc.text.lower) end
+-- An abbreviation is written in capitals, and only so is it the term: PUE is no "pues". Any other word may begin a sentence.
+local function plain(word) return word:match("%u.*%u") and word or pandoc.text.lower(word) end
+
+local function split(text) return pandoc.List(text:gmatch("%S+")):map(plain) end
+
+-- Whether a word as it stands on the page is this one of a term, bent or not. Spanish does not bend what it abbreviates.
+local function says(word, given, bend)
+  if not word:match("%u") then return bend(word, pandoc.text.lower(given)) end
+  return given == word or bend ~= bends.es and bend(word, given)
+end
 
 local function first_letter(text) return text:match("^[%z\1-\127\194-\244][\128-\191]*") or "" end
 
@@ -425,7 +434,7 @@ local function forms()
   end)
   local by_letter = {}
   for _, form in ipairs(list) do
-    local letter = first_letter(form.words[1])
+    local letter = pandoc.text.lower(first_letter(form.words[1]))
     by_letter[letter] = by_letter[letter] or pandoc.List {}
     by_letter[letter]:insert(form)
   end
@@ -439,12 +448,12 @@ end
 -- The forms whose words may begin with this one; where a form has only one, this one is all of it.
 local NONE = pandoc.List {}
 local function beginning_with(text, by_letter, bend)
-  local given = pandoc.text.lower(text:sub(#text:match("^[%(%[\194\171\191]*") + 1))
+  local given = text:sub(#text:match("^[%(%[\194\171\191]*") + 1)
   local alone = trimmed(given, bend)
-  return (by_letter[first_letter(given)] or NONE):filter(function(form)
+  return (by_letter[pandoc.text.lower(first_letter(given))] or NONE):filter(function(form)
     local word = form.words[1]
-    if #form.words == 1 then return bend(word, alone) end
-    return given == word or bend ~= bends.ko and bend(word, given)
+    if #form.words == 1 then return says(word, alone, bend) end
+    return plain(given) == word or bend ~= bends.ko and says(word, given, bend)
   end)
 end
 
@@ -455,12 +464,12 @@ local function ends_term(form, inlines, at, bend)
     here = here + 2
     local str, gap = inlines[here], inlines[here - 1]
     if not str or str.t ~= "Str" or (gap.t ~= "Space" and gap.t ~= "SoftBreak") then return nil end
-    given = pandoc.text.lower(str.text)
+    given = str.text
     if k == #form.words then given = trimmed(given, bend) end
-    if given ~= form.words[k] and not ((k == #form.words or bend ~= bends.ko) and bend(form.words[k], given)) then return nil end
+    if plain(given) ~= form.words[k] and not ((k == #form.words or bend ~= bends.ko) and says(form.words[k], given, bend)) then return nil end
   end
   local lead = here == at and #inlines[at].text:match("^[%(%[\194\171\191]*") or 0
-  given = given or trimmed(pandoc.text.lower(inlines[at].text:sub(lead + 1)), bend)
+  given = given or trimmed(inlines[at].text:sub(lead + 1), bend)
   return { at = here, length = lead + (bend == bends.ko and #form.words[#form.words] or #given) }
 end
 
@@ -497,7 +506,7 @@ local function link_terms(blocks)
           found = last and form
           if found then break end
         end
-      elseif HOLDS_TEXT[tag] then
+      elseif HOLDS_TEXT[tag] and not (tag == "Span" and inline.classes:includes("unlinked")) then -- a homograph is marked so
         local content, is_new = inlines_of(inline.content)
         if is_new then inline.content, changed = content, true end
       end

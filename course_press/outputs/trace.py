@@ -11,18 +11,17 @@ from course_book.text import language, t, words
 from course_press.outputs.written import data_script, number_marks
 
 # Words of the page, and of the command, which says the same.
-_BEGIN = ("trace-", "advice-", "lacks-", "flow-", "cause-", "tell-")
-_SAID = ("operator", "calls", "time", "share", "ui-copy", "ui-copied")
+_PAGE = ("trace-", "ui-cop", "operator", "calls", "time", "share")
+_BEGIN = (*_PAGE, "advice-", "lacks-", "flow-", "cause-", "tell-")
 
 
 def html(one: TraceBox) -> str:
     """The element: what it says where no script runs, and the data of its script."""
     known = [chip(key) for key in chips()]
-    every = [page.dropped([gather(file)], known) for file in one.traces]
-    every_word = (key for key in words(language()) if key.startswith(_BEGIN) or key in _SAID)
     data = {
-        "examples": [_plain(made) for made in every],
-        "words": {key: t(key) for key in every_word},
+        "examples": [_plain(page.dropped([gather(file)], known)) for file in one.traces],
+        "first": one.first,
+        "words": {key: t(key) for key in words(language()) if key.startswith(_BEGIN)},
         "wholes": WHOLES,
         "shown": page.SHOWN,
         **number_marks(),

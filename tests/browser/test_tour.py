@@ -128,16 +128,30 @@ def test_a_guess_is_read_with_its_unit_where_the_page_has_no_exercise(visit, lan
     assert "4 ms" in said
 
 
-def test_on_a_phone_the_question_comes_before_its_picture(visit):
+def test_on_a_phone_the_picture_comes_before_its_question(visit):
     page = opened(visit, width=390)
     page.wait_for_selector("#sec-tour-sum .moving.live")
     page.wait_for_selector("#predict-tour-sum form")
     tops = [
         page.locator(f"#sec-tour-sum {one}").bounding_box()["y"]
-        for one in ("h2", ".predict", ".later")
+        for one in ("h2", ".later", ".predict")
     ]
     assert tops == sorted(tops)
-    assert page.locator("#predict-tour-sum [type=submit]").bounding_box()["y"] < 800
+    asked, bar = (page.locator(one).bounding_box() for one in ("#predict-tour-sum", ".tour-bar"))
+    assert bar["y"] >= asked["y"] + asked["height"]
+    page.locator("#predict-tour-sum").scroll_into_view_if_needed()
+    guessed(page)
+    above = "document.querySelector('#sec-tour-sum .later').getBoundingClientRect()"
+    wait_for(page, f"{above}.top >= 0 && {above}.top < innerHeight / 2")
+
+
+def test_the_bar_hides_nothing_of_a_picture_beside_its_question(visit):
+    page = opened(visit, width=1280)
+    page.wait_for_selector("#sec-tour-sum .moving.live")
+    picture, bar = (
+        page.locator(one).bounding_box() for one in (".later >> visible=true", ".tour-bar")
+    )
+    assert bar["x"] >= picture["x"] + picture["width"]
 
 
 def test_who_wants_no_motion_plays_by_hand(visit):

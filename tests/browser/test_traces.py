@@ -24,7 +24,7 @@ CELL = """```{python}
 from course_tools.diagnosis import seeded
 from course_book.asking import TraceBox
 
-TraceBox((seeded("copies"), seeded("synchronisation")))
+TraceBox((seeded("copies"), seeded("synchronisation")), first=2)
 ```
 """
 

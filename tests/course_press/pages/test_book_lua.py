@@ -2,9 +2,12 @@
 terms.
 """
 
+import re
+
 import pytest
 from lxml import html
 
+from course_book.text.vocabulary import words
 from course_press.pages import pandoc as printing
 from course_press.pages.pandoc import print_page
 from course_press.run.execute import Cache, ChapterResults
@@ -50,6 +53,12 @@ def links(book, lang="en", name="two"):
         (text(a), a.get("href").partition("#term-")[2])
         for a in printed(book, lang, name).cssselect("a.term")
     ]
+
+
+def links_of(book, lang, said):
+    page = book.root / f"chapters/{lang}/two.qmd"
+    page.write_text(f"{page.read_text()}\n\n{said}\n")
+    return links(book, lang)
 
 
 def times(book, lang="en"):
@@ -199,6 +208,21 @@ def test_spanish_bends_its_terms(with_glossary):
         ("teselas", "tile"),
         ("cuantizaciones", "quantization"),
     ]
+
+
+@pytest.mark.parametrize("lang", ["en", "es"])
+def test_no_word_in_small_letters_is_an_abbreviation(with_glossary, lang):
+    """Spanish "pues" is no PUE, whatever a language adds to its words."""
+    forms = re.split(r" *[()]", "(".join(words(lang, "term").values()))
+    short = sorted({form for form in forms if re.fullmatch(r"\S*[A-Z]\S*[A-Z]\S*", form)})
+    small = [f"{form.lower()}{end}" for form in short for end in ("", "s", "es")]
+    assert links_of(with_glossary, lang, " ".join(small)) == []
+    assert [said for said, _ in links_of(with_glossary, lang, " or ".join(short))] == short
+
+
+def test_a_homograph_can_be_marked(with_glossary):
+    said = "[Tile]{.unlinked} of a roof, *[tiles]{.unlinked}*, a tile of a product."
+    assert links_of(with_glossary, "en", said) == [("tile", "tile")]
 
 
 def test_a_book_without_a_glossary_has_no_terms(book):
