@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from course_lib import chips
 from course_press.cli import specs as cli_specs
 from course_press.cli.app import app
-from tests.course_press.conftest import SHEBANG, course, course_apart
+from tests.course_press.conftest import SHEBANG, course
 
 HERE = Path(sys.executable).parent
 
@@ -46,7 +46,7 @@ def test_build_check_and_their_exit_codes(book):
     done = course(book.root, "check")
     assert done.returncode == 1
     assert "chapters/en/one.qmd:13: @sec-where has no target in the book" in done.stdout
-    done = course_apart(book.root, "build")
+    done = course(book.root, "build")
     assert done.returncode == 2
     assert "chapters/en/one.qmd:13" in done.stderr
     assert "Traceback" not in done.stderr
@@ -90,7 +90,7 @@ def test_every_command_has_help_with_an_example(book):
         done = runner.invoke(app, [command, "--help"])
         assert done.exit_code == 0
         assert f"Example: course {command}" in done.stdout
-    assert course_apart(book.root, "--version").stdout.strip() == "0.1.0"
+    assert course(book.root, "--version").stdout.strip() == "0.1.0"
 
 
 def test_a_command_that_prints_nothing_waits_for_nothing_that_prints():

@@ -12,6 +12,7 @@ import tempfile
 import time
 import tomllib
 
+import pypandoc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ from course_lib.specs import DATA
 from course_tools import calibrate
 from course_press.cli import app as cli
 from course_press.cli.app import app
-from tests.course_press.conftest import SHEBANG, course, course_apart
+from tests.course_press.conftest import SHEBANG, course
 from tests.course_press.run.test_execute import ran
 from tests.course_tools.calibrate.test_fit import TRUE, rows
 
@@ -77,6 +78,14 @@ def test_no_name_is_read_as_markup(book, monkeypatch):
     assert "[red]/index.html" in done.stdout
 
 
+@pytest.fixture
+def unasked(monkeypatch):
+    """As where nothing has looked yet for pandoc or a folder for temporary files."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    for name in ("__pandoc_path", "__version"):
+        monkeypatch.setattr(pypandoc, name, None)
+
+
 @pytest.mark.parametrize(
     ("arguments", "environment", "code", "message"),
     [
@@ -97,11 +106,11 @@ def test_no_name_is_read_as_markup(book, monkeypatch):
     ],
 )
 def test_the_machine_is_at_fault_in_one_line(
-    book, monkeypatch, arguments, environment, code, message
+    book, monkeypatch, unasked, arguments, environment, code, message
 ):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    done = course_apart(book.root, *arguments)  # which finds its temporary folder anew
+    done = course(book.root, *arguments)
     assert (done.returncode == 0) if code == 0 else not failed(done, code, message), done.stderr
 
 
@@ -127,13 +136,13 @@ def test_a_site_that_a_kill_left_aside_is_shown_again(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("script", ["import sys; sys.exit(1)", None], ids=["broken", "missing"])
-def test_doctor_notices_a_pandoc_that_does_not_run(book, tmp_path, monkeypatch, script):
+def test_doctor_notices_a_pandoc_that_does_not_run(book, tmp_path, monkeypatch, unasked, script):
     file = tmp_path / "pandoc"
     if script:
         file.write_text(f"{SHEBANG}\n{script}\n")
         file.chmod(0o755)
     monkeypatch.setenv("PYPANDOC_PANDOC", str(file))
-    done = course_apart(book.root, "doctor")  # which asks for its version anew
+    done = course(book.root, "doctor")
     assert done.returncode == 3
     assert "not found: run make clean book" in next(
         line for line in done.stdout.splitlines() if line.startswith("pandoc ")

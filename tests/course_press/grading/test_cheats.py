@@ -156,9 +156,9 @@ def test_a_file_that_ended_its_judge_or_passed_has_the_verdict_it_deserves(
         if name not in ("ring", "kernels", "sharding"):
             return failures(grading.grade(FOLDERS[lab], tmp_path / "mine.py"))
         with np.errstate(all="ignore"):  # those import for seconds
-            supervisor = supervised(name)
+            supervisor, first = supervised(name), TASKS[:1] if lab == "05" else None
             return failures(
-                grading.GRADERS[name].grade(tmp_path / "mine.py", supervisor=supervisor)
+                grading.GRADERS[name].grade(tmp_path / "mine.py", first, supervisor=supervisor)
             )
 
     found = judged()

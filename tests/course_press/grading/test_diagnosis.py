@@ -129,7 +129,7 @@ def traces(tmp_path_factory):
                 name: {
                     one.name: one
                     for one in trace.hot(
-                        profiling.record(slow_models.build(name), folder / f"{name}.json")
+                        profiling.record(slow_models.build(name), folder / f"{name}.json", tries=2)
                     )
                 }
                 for name in slow_models.PATIENTS

@@ -389,10 +389,8 @@ PLANTED = {
 REPRESENTATIVE = (
     "weights whole by accident",
     "a mesh of one device",
-    "the contracted size cut",
     "fp32 where bf16 was asked",
     "gradients added and not averaged",
-    "the axes of the mesh swapped",
     "weights gathered in the loop",
     "an all-reduce where a reduce-scatter does",
     "tokens split along their slots",

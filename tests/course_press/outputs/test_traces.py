@@ -98,7 +98,7 @@ def test_the_page_says_what_the_library_says(tmp_path):
     made += [
         others.drawn(MAKERS[name][1], 0.2, rows=others.on_device) for name in ("copies", "graph")
     ]
-    made += [others.ranks(), others.mixed("copies", "launch_bound", 2)]
+    made += [others.ranks(), others.mixed("launch_bound", "copies", 2)]
     for maker in ("host_bound_quiet", "copies"):
         MAKERS[maker][1](pen := others.Pen())
         made.append(others.of_jax(pen))

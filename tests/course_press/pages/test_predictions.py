@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from lxml import html
 
 LIVE = ("explorer", "moving", "exercise", "guesses")
@@ -62,22 +63,32 @@ def test_each_question_has_its_own_prediction_which_closes_nothing_to_play_with(
     assert len(every) == len(asked) > 0
 
 
-def test_languages_ask_for_the_same_truths(whole_book):
+@pytest.fixture(scope="module")
+def asked(whole_book):
+    """By language, what each box holds."""
+    return {
+        lang: [
+            (data, box.xpath("count(script[@class='guess-shared'])"))
+            for _, box, data in predictions(whole_book, lang)
+        ]
+        for lang in ("en", "es", "ko")
+    }
+
+
+def test_languages_ask_for_the_same_truths(asked):
     def truths(lang):
         return [
             {name: data.get(name) for name in ("id", "truth", "right", "span", "until")}
-            for _, _, data in predictions(whole_book, lang)
+            for data, _ in asked[lang]
         ]
 
     assert truths("es") == truths("ko") == truths("en")
 
 
-def test_what_predictions_share_stands_in_one_file(whole_book):
-    for lang in ("en", "es", "ko"):
+def test_what_predictions_share_stands_in_one_file(whole_book, asked):
+    for lang, boxes in asked.items():
         script = (whole_book / lang / "predict.js").read_text(encoding="utf-8")
         first = script.partition(";\n")[0].removeprefix("window.coursePredictions = ")
         shared = json.loads(first)
-        ids = {data["id"] for _, _, data in predictions(whole_book, lang)}
-        assert ids == set(shared["asks"])
-        for _, box, _ in predictions(whole_book, lang):
-            assert not box.xpath("script[@class='guess-shared']")
+        assert {data["id"] for data, _ in boxes} == set(shared["asks"])
+        assert not any(scripts for _, scripts in boxes)
