@@ -131,7 +131,8 @@ def broken(text: bytes, rng: random.Random) -> bytes:
 
 
 def predict(rng: random.Random, folder: Path) -> Case:
-    config, names = dict(rng.choice(MODELS if rng.random() < 0.97 else TRACED)), {"config.json"}
+    of = MODELS if rng.random() < 0.97 else TRACED
+    config, names = dict(rng.choice(of)), {"config.json"}
     names |= set(config)  # a size may contradict another
     if rng.random() < 0.3:
         config[rng.choice(MORE)] = odd(rng.choice([8, "x", ["x"]]), rng)
@@ -141,6 +142,8 @@ def predict(rng: random.Random, folder: Path) -> Case:
     text = json.dumps(config).encode()
     (folder / "config.json").write_bytes(broken(text, rng) if rng.random() < 0.08 else text)
     options = given("predict", rng, names, rng.choice([0, 0, 1, 2]))
+    if of is TRACED and "--context" not in options:
+        options += ["--context", "16"]  # its tokens are traced one by one
     passes = rng.choice([[], [], ["--prefill"], ["--calibrated"]])
     chip = rng.choice(["h100-sxm", "a100-sxm-80", "l4", "i5-8250u"])
     asked = ["predict", f"{folder}/config.json", chip, "--json", *options, *passes]

@@ -13,7 +13,8 @@ from course_lib.bench.rows import Row
 from course_tools.campaigns import campaign, checkup
 from course_tools.measured.machines import doubts, drifts
 
-TODAY = datetime.now(UTC).isoformat(timespec="seconds")
+NOW = datetime(2026, 5, 1, 23, 59, 59, tzinfo=UTC)
+TODAY = NOW.isoformat()
 
 
 def row(op="copy", *, kind="cpu", dtype="fp32", shape="64x64x64", seconds=1e-3, **more):
@@ -37,10 +38,11 @@ def test_both_roofs_come_first_and_nothing_twice(kind):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Where runs are kept of a machine whose measurements take no time."""
+    """Where runs are kept of a machine whose measurements take no time, on one day."""
     here = device.Machine(name="one", kind="cpu")
     for module in (checkup, campaign):
         monkeypatch.setattr(module, "machine", lambda kind: here)
+    monkeypatch.setattr(checkup, "datetime", SimpleNamespace(now=lambda zone: NOW))
     monkeypatch.setattr(checkup, "arrays", lambda kind: SimpleNamespace(label="fake"))
     return tmp_path
 

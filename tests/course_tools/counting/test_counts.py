@@ -76,7 +76,7 @@ def on_matrices(step):
 
 
 @pytest.mark.parametrize("name", cases(*QUICK))
-def test_parameters_are_exact_and_flops_within_a_hundredth(name):
+def test_parameters_are_exact_and_flops_within_a_hundredth(name, traced_once):
     answer, model = traced(name, context=CONTEXT), fresh(name)
     assert answer.parameters == sum(one.numel() for one in model.parameters())
     assert answer.uncounted == ()
@@ -123,7 +123,7 @@ def test_a_step_reads_the_parameters_that_it_meets_and_the_cache(name):
 @pytest.mark.parametrize(
     "name", cases("qwen3-30b-a3b", without=[key for key, one in CASES.items() if not one.described])
 )
-def test_both_ways_agree(name):
+def test_both_ways_agree(name, traced_once):
     """Sizes and trace: the same parameters, all and active, and the same FLOPs to a hundredth, on
     latent vectors too, which transformers' own code expands at each step.
     """
