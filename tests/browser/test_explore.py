@@ -153,7 +153,12 @@ def drawn(page, name, mark):
 
 
 EVERY = list(product(LANGS, NAMES))
-OFTEN = [(lang, name) for lang, name in EVERY if lang == LANGS[NAMES.index(name) % len(LANGS)]]
+# Of the two that take longest, `layouts` has a test of its own below; `capacity` is of the kind of `slo`.
+OFTEN = [
+    (lang, name)
+    for lang, name in EVERY
+    if lang == LANGS[NAMES.index(name) % len(LANGS)] and name not in ("capacity", "layouts")
+]
 ALTERNATELY = [("en", "light"), ("ko", "dark")]
 
 
