@@ -97,7 +97,7 @@ def resolve_link(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str 
     on = accelerator(chip)
     node = on.node
     ways = (*on.joins, *(("nodes",) if node is not None and on.links else ()))
-    link = link if link in ways else _CALLED.get(str(link).lower(), link)
+    link = _CALLED.get(link.lower(), link) if isinstance(link, str) and link not in ways else link
     checks.known("link", link, ways, f"of {on.key}")
     if link == "nodes":
         return fewest_nodes(node, next(iter(on.links.values())), n, name=name)
