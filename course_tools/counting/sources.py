@@ -97,7 +97,7 @@ def configured(key: str) -> Named:
     >>> configured("qwen3-next-80b-a3b").limit
     262144
     """
-    if key in models():
+    if text("key", key) in models():
         return Named(key, model=model(key))
     path = DATA / "configs" / f"{known('model', key, configurations())}.json"
     return _configured(key, config_of(path.read_text(encoding="utf-8"), key))
