@@ -15,7 +15,7 @@ from course_lib.core import Estimate
 from course_lib.core.checks import CourseError
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, chip
-from course_tools.calibrate import evidence, kernels, timing
+from course_tools.calibrate import evidence
 from course_tools.calibrate.attention import AttentionConstants, attention_seconds
 from course_tools.calibrate.constants import (
     CALLS,
@@ -110,10 +110,7 @@ def predict_steps(some: Iterable[evidence.MeasuredStep], given: Calibration) -> 
     for step in some:
         repeats = engines()[evidence.engine_of(step.run)].repeats
         one = structs.replace(given, engine=structs.replace(given.engine, repeats=repeats))
-        # As `predict` expects them; its ranges, which take longer, are not asked here.
-        every, on = kernels.kernels_of(step.bound), chip(step.run.chip)
-        expected = timing.sums(every, on, one, timing.launch_gap(every, one.engine), True)[0]
-        times.append(float(np.maximum(expected, step.bound.lower)))
+        times.append(float(predict(step.bound, step.run.chip, constants=one).expected))
     return np.array(times)
 
 

@@ -63,19 +63,13 @@ end
 
 local LONG, WIDE = 500, 80 -- bytes of a table, and letters of its widest line, from where pandoc gives columns a width
 local URL = "[%w#:/.%%+=?,_~-]"
-local ABBREVIATIONS = {} -- pandoc keeps the next word beside them
-for word in ([[aet. aetat. al. Apr. Aug. bk. Bros. c. Capt. cf. ch. chap. chs. Co. col. Corp. cp. d. Dec. Dr. e.g. ed. eds. esp. f. fasc.
-  Feb. ff. fig. fl. fol. fols. Fr. Gen. Gov. Hon. i.e. ill. Inc. incl. Jan. Jr. Jul. Jun. Ltd. M.A. M.D. Mar. Mr. Mrs. Ms. n. n.b. nn. No. Nov.
-  Oct. p. Ph.D. pp. Pres. Prof. pt. q.v. Rep. Rev. s.v. s.vv. saec. sec. Sen. Sep. Sept. Sgt. Sr. St. univ. viz. vol. vs.]]):gmatch("%S+") do
-  ABBREVIATIONS[word] = true
-end
 
 -- Whether it may mean more to pandoc, or to a filter, than it says.
 local function means_more(text)
   for _, sign in ipairs { "[*_`$@^~\"<>|{}]", "%-%-", "%.%.", "  ", "!%[", "[%d%]][\234-\237]", "^'", "'$", "[^%w]'", "'[^%w]", "&[^#]" } do
     if text:match(sign) then return true end
   end
-  for word in text:gmatch("(%a[%a.]*%.)%f[ \0\u{a0}]") do if ABBREVIATIONS[word] then return true end end
+  if text:match("%f[%a]%a%a?%a?%a?%a?%a?%.[ \u{a0}]") then return true end -- a short word may be an abbreviation, which pandoc keeps the next word beside
   return false
 end
 

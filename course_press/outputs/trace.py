@@ -11,8 +11,8 @@ from course_book.text import language, t, words
 from course_press.outputs.written import data_script, number_marks
 
 # Words of the page, and of the command, which says the same.
-_PAGE = ("trace-", "ui-cop", "operator", "calls", "time", "share")
-_BEGIN = (*_PAGE, "advice-", "lacks-", "flow-", "cause-", "tell-")
+_BEGIN = ("trace-", "advice-", "lacks-", "flow-", "cause-", "tell-")
+_SAID = ("operator", "calls", "time", "share", "ui-copy", "ui-copied")
 
 
 def html(one: TraceBox) -> str:
@@ -21,7 +21,9 @@ def html(one: TraceBox) -> str:
     data = {
         "examples": [_plain(page.dropped([gather(file)], known)) for file in one.traces],
         "first": one.first,
-        "words": {key: t(key) for key in words(language()) if key.startswith(_BEGIN)},
+        "words": {
+            key: t(key) for key in words(language()) if key.startswith(_BEGIN) or key in _SAID
+        },
         "wholes": WHOLES,
         "shown": page.SHOWN,
         **number_marks(),

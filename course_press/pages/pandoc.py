@@ -148,7 +148,7 @@ def print_pages(
                     together = str(chapter.meta.get("continued", chapter.path.stem))
                     wanted.setdefault(together, []).append((book, chapter))
         jobs = [
-            (f"{', '.join(book.lang for book in books)} · {of[0][1].title}", partial(job, of))
+            (f"{', '.join({book.lang: 0 for book, _ in of})} · {of[0][1].title}", partial(job, of))
             for of in wanted.values()
         ]
         printed |= {id(page.chapter): page for of in do_jobs(jobs, say=say) for page in of}

@@ -33,7 +33,7 @@ LOCALE = {"LC_ALL": "C.UTF-8", "LANG": "C.UTF-8"}
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1", **LOCALE}
 # What takes long to import and is much used, and how the names of environment variables start that
 # cells, or what they import, may look at.
-PRELOADED, STEERING, _ = tomllib.loads((ASSETS / "kernels.toml").read_text("utf-8")).values()
+PRELOADED, STEERING = tomllib.loads((ASSETS / "kernels.toml").read_text("utf-8")).values()
 
 
 class DeadKernelError(Exception):

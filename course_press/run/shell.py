@@ -9,7 +9,6 @@ import numbers
 import os
 import pickle
 import sys
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
@@ -19,14 +18,14 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
-from course_lib.specs import Accelerator
+from course_lib.specs import Accelerator, load_toml
 from course_press.run import trace
 from course_press.source.assets import ASSETS
 
 # What the piece of code that runs has shown so far (nbformat).
 _given: list[dict[str, Any]] = []
 # Functions of their arguments alone, by their modules, as long as these are not imported.
-_PURE = tomllib.loads((ASSETS / "kernels.toml").read_text("utf-8"))["pure"]
+_PURE = load_toml(ASSETS / "pure.toml", dict)
 _known: dict[int, Any] = {}
 
 
