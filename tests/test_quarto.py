@@ -18,8 +18,8 @@ from lxml import html
 from course_press.pages import about, quarto, site
 from course_press.pages.references import labels_written
 from course_press.source.assets import ASSETS
-from course_press.source.book import read_book
 from course_press.source.labels import label_facts
+from tests.the_book import the_book
 
 ROOT = Path(__file__).parent.parent
 
@@ -87,14 +87,14 @@ def test_a_bare_render_dresses_its_pages_as_the_press_does(tmp_path):
     given = {**os.environ, "QUARTO_PROFILE": "es", "QUARTO_PROJECT_OUTPUT_DIR": str(tmp_path)}
     for _ in range(2):
         subprocess.run([sys.executable, script], cwd=ROOT, env=given, check=True)
-        for chapter in read_book(ROOT, "es").chapters:
+        for chapter in the_book("es").chapters:
             file = tmp_path / about.url(chapter)
             if file.exists():
                 root = html.parse(str(file)).getroot()
                 main = root.cssselect("main")[0]
-                said = about.page_facts(read_book(ROOT, "es"), chapter)
+                said = about.page_facts(the_book("es"), chapter)
                 addresses = root.xpath("/html/head/meta[@property='og:url']/@content")
-                assert addresses == [about.at_site(read_book(ROOT, "es"), about.url(chapter))]
+                assert addresses == [about.at_site(the_book("es"), about.url(chapter))]
                 assert [code.text for code in main.cssselect(".cite code")] == [
                     said["citation"]["bibtex"]
                 ]
@@ -115,7 +115,7 @@ def test_references_that_quarto_resolves_last_read_as_ours_do(tmp_path):
         '<a class="quarto-xref" href="#tbl-c">표&nbsp;3.2</a></p></main></body></html>',
         encoding="utf-8",
     )
-    quarto.add_facts(read_book(ROOT, "ko"), tmp_path)
+    quarto.add_facts(the_book("ko"), tmp_path)
     page = html.fromstring(file.read_text(encoding="utf-8"))
     assert page.cssselect("main p")[0].text_content() == "2.1절과 그림\u00a01.1은 <두> 표\u00a03.2"
     assert [a.get("href") for a in page.cssselect("a.quarto-xref")] == [
@@ -127,7 +127,7 @@ def test_references_that_quarto_resolves_last_read_as_ours_do(tmp_path):
 
 def test_contents_mark_the_short_path_which_goes_on_below_the_text(tmp_path):
     """In chapters that are rendered alone: what Quarto puts in the cover's place leads on only."""
-    book, site = read_book(ROOT, "en"), tmp_path / "en"
+    book, site = the_book("en"), tmp_path / "en"
     addresses = [f"../../{about.url(chapter)}" for chapter in book.chapters]
     contents = "".join(f'<a href="{to}">A page</a>' for to in addresses)
     sections = "".join(f'<a href="#{id_}">A section</a>' for id_ in label_facts(book))

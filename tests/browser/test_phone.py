@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from course_press.source.book import languages, read_book
+from course_press.source.book import languages
+from tests.the_book import the_book
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent
@@ -14,7 +15,7 @@ LANGS = languages(ROOT)
 PAGES = [
     f"{lang}/{chapter.path.with_suffix('.html')}"
     for lang in LANGS
-    for chapter in read_book(ROOT, lang).chapters
+    for chapter in the_book(lang).chapters
 ]
 PHONE = {"width": 390, "has_touch": True}
 LEAST = 11

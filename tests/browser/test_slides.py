@@ -2,10 +2,11 @@
 
 import pytest
 
-from course_press.source.book import languages, read_book
+from course_press.source.book import languages
 from tests.browser.conftest import wait_for
 from tests.conftest import ROOT
 from tests.course_press.conftest import fixture_site
+from tests.the_book import the_book
 
 pytestmark = pytest.mark.browser
 DECK = "en/slides/one.html"
@@ -124,8 +125,6 @@ def test_a_chapter_with_live_figures_fits(visit, whole_book):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("lang", languages(ROOT))
-@pytest.mark.parametrize(
-    "name", [one.path.stem for one in read_book(ROOT, "en").chapters if one.number]
-)
+@pytest.mark.parametrize("name", [one.path.stem for one in the_book("en").chapters if one.number])
 def test_every_chapters_slides_fit(visit, whole_book, lang, name):
     everything_fits(visit(f"{whole_book}/{lang}/slides/{name}.html", color_scheme="dark"))

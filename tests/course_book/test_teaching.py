@@ -11,8 +11,8 @@ import pytest
 
 from course_book import exercises, teaching
 from course_book.text import in_language, language, languages, t, words
-from course_press.source.book import read_book
 from course_press.source.labels import find_labels
+from tests.the_book import the_book
 
 ROOT = Path(__file__).parents[2]
 CONCEPTS = {one.term: one for one in teaching.concepts()}
@@ -20,7 +20,7 @@ CONCEPTS = {one.term: one for one in teaching.concepts()}
 
 @cache
 def numbered(lang):
-    return [page for page in read_book(ROOT, lang).chapters if page.number]
+    return [page for page in the_book(lang).chapters if page.number]
 
 
 @cache

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from course_book.text import in_language
-from course_press.source.book import read_book
 from tests.conftest import ROOT
+from tests.the_book import the_book
 
 CELL = (ROOT / "chapters" / "cells" / "cover" / "daily.qmd").read_text(encoding="utf-8")
 LANGS = ("en", "es", "ko")
@@ -35,7 +35,7 @@ def test_everybody_is_asked_the_same_for_most_of_a_year(days):
 def test_each_leads_to_its_exercise(days):
     asked = {
         f"{chapter.path.stem}.html#exercise-{id_}"
-        for chapter in read_book(ROOT, "en").chapters
+        for chapter in the_book("en").chapters
         for cell in chapter.cells
         for id_ in re.findall(r'exercise\("([\w-]+)"', cell.code)
     }

@@ -9,6 +9,7 @@ import pytest
 from course_press.check.rules import check_book
 from course_press.source.book import languages, read_book
 from course_press.source.chapter import INLINE
+from tests.the_book import the_book
 
 ROOT = Path(__file__).parents[3]
 FILE = "chapters/claims.toml"
@@ -81,7 +82,7 @@ def test_what_a_bound_counts_is_called_operators():
     """`kernels` of an estimate counts operators; what an engine launches is fewer."""
     seen = 0
     for lang in languages(ROOT):
-        for page in read_book(ROOT, lang).chapters:
+        for page in the_book(lang).chapters:
             for line in page.prose:
                 for match in INLINE.finditer(line.text):
                     if re.search(r"\.kernels\b", match[1]) and "len(" not in match[1]:

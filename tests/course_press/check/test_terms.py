@@ -10,7 +10,7 @@ from course_book.text import languages, words
 from course_press.check import rules
 from course_press.check.rules import check_book
 from course_press.check.terms import forbidden
-from course_press.source.book import read_book
+from tests.the_book import the_book
 
 ROOT = Path(__file__).parents[3]
 
@@ -79,7 +79,7 @@ def test_a_rival_that_is_part_of_a_term_or_of_another_word_is_none(book):
 
 
 def test_the_book_has_no_rivals():
-    books = [read_book(ROOT, lang) for lang in languages()]
+    books = [the_book(lang) for lang in languages()]
     assert [f"{line.file}:{line.number}: {one}" for line, one in forbidden(books, rules.DATA)] == []
 
 

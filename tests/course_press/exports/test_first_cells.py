@@ -16,10 +16,11 @@ from course_book.text import words
 from course_press.check import rules as check
 from course_press.exports import notebooks
 from course_press.source import install
-from course_press.source.book import languages, read_book
+from course_press.source.book import languages
+from tests.the_book import the_book
 
 ROOT = Path(__file__).parents[3]
-BOOKS = {lang: read_book(ROOT, lang) for lang in languages(ROOT)}
+BOOKS = {lang: the_book(lang) for lang in languages(ROOT)}
 
 
 def at(book, address):

@@ -19,7 +19,8 @@ from course_press.exports import notebooks
 from course_press.exports.notebooks import has_notebook, print_notebooks, write_notebooks
 from course_press.pages import pandoc as printing
 from course_press.run import execute as running
-from course_press.source.book import languages, read_book
+from course_press.source.book import languages
+from tests.the_book import the_book
 
 ROOT = Path(__file__).parents[3]
 
@@ -204,11 +205,11 @@ def test_a_difference_that_can_be_seen_is_told_from_one_that_cannot():
     assert not same(one, notebook().replace('"text": "2"', '"text": "3"'))
 
 
-STEMS = sorted(one.path.stem for one in read_book(ROOT, "en").chapters if has_notebook(one))
+STEMS = sorted(one.path.stem for one in the_book("en").chapters if has_notebook(one))
 
 
 def are_as_printed(lang, stems, part=str):
-    for file, text in print_notebooks([read_book(ROOT, lang)], stems).items():
+    for file, text in print_notebooks([the_book(lang)], stems).items():
         assert same(part(file.read_text(encoding="utf-8")), part(text)), (
             f"{file.relative_to(ROOT)} is out of date: run course notebooks"
         )

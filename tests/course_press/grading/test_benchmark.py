@@ -223,7 +223,9 @@ def test_planted_mistake_fails_its_own_criterion_and_no_other(name, tmp_path, nu
     failed = failures(verdicts)
     assert set(failed) == {criterion}
     assert said in failed[criterion]
-    assert sorted(verdict.criterion for verdict in verdicts) == sorted(CRITERIA[:-1])
+    # A product that is no square is asked for where all else is right, after this computer.
+    asked = CRITERIA if name == "the operations of a square" else CRITERIA[:-1]
+    assert sorted(verdict.criterion for verdict in verdicts) == sorted(asked)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from course_press.source.book import languages, read_book
 from course_press.source.errors import SourceError
 from course_press.source.install import PLACEHOLDER, published
 from course_press.source.labels import label_facts
+from tests.the_book import the_book
 
 ROOT = Path(__file__).parents[3]
 TWO = "en/chapters/en/two.html"
@@ -75,10 +76,10 @@ def test_the_cover_cites_the_whole_book(built):
 
 
 def test_every_language_calls_the_authors_in_its_own_words():
-    authors = {lang: str(read_book(ROOT, lang).meta["author"]) for lang in languages(ROOT)}
+    authors = {lang: str(the_book(lang).meta["author"]) for lang in languages(ROOT)}
     assert len(set(authors.values())) == len(authors)
     for lang, author in authors.items():
-        whole = read_book(ROOT, lang)
+        whole = the_book(lang)
         cited = about.citation(whole, whole.chapters[0])
         assert cited["text"].startswith(f"{author}, ")
         assert f"author = {{{{{author}}}}}" in cited["bibtex"]

@@ -9,7 +9,8 @@ import pypandoc
 import pytest
 
 from course_press.source.assets import ASSETS
-from course_press.source.book import languages, read_book
+from course_press.source.book import languages
+from tests.the_book import the_book
 
 ROOT = Path(__file__).parents[3]
 TITLE = "The roofline of an H100, in bf16"
@@ -87,14 +88,14 @@ def cited(folder, lang, *options):
     ],
 )
 def test_citations_speak_the_language_of_the_page(tmp_path, lang, said, never):
-    style = read_book(ROOT, lang).csl
+    style = the_book(lang).csl
     text = cited(tmp_path, lang, f"--csl={style}")
     assert [one for one in said if one not in text] == []
     assert [one for one in never if one in text] == []
 
 
 def test_english_citations_are_those_of_pandoc_but_for_case_and_a_comma(tmp_path):
-    ours = cited(tmp_path, "en", f"--csl={read_book(ROOT, 'en').csl}")
+    ours = cited(tmp_path, "en", f"--csl={the_book('en').csl}")
     theirs = cited(tmp_path, "en")
     assert TITLE in ours
     assert TITLE not in theirs, "pandoc's style sets titles in title case: ours must not"
@@ -107,7 +108,7 @@ def titled(text):
 
 
 def test_every_language_of_the_book_cites_by_the_style_that_comes_with_the_press():
-    assert {read_book(ROOT, lang).csl for lang in languages(ROOT)} == {
+    assert {the_book(lang).csl for lang in languages(ROOT)} == {
         ROOT / (ASSETS / "vendor" / "chicago-author-date.csl").relative_to(ROOT)
     }
 
@@ -123,7 +124,7 @@ def csl_of(file):
 
 def test_a_person_stands_in_one_form_in_the_bibliography():
     """A publisher "Stas Bekman" beside the author "Bekman, Stas" would be two."""
-    works = [work for file in read_book(ROOT, "en").bibliography for work in csl_of(file)]
+    works = [work for file in the_book("en").bibliography for work in csl_of(file)]
     authors = [author for work in works for author in work.get("author", ())]
     people = {
         frozenset(f"{author['given']} {author['family']}".lower().split())

@@ -12,6 +12,7 @@ from course_press.pages.pandoc import print_pages
 from course_press.pages.references import fill_references, labels_of
 from course_press.pages.searchable import sections
 from course_press.source.book import languages, read_book
+from tests.the_book import the_book
 
 ROOT = Path(__file__).parents[3]
 SOURCE = re.compile(r"@\{?(?:fig|tbl|eq|sec|lst)-|\[-?@|\\[a-zA-Z]{2,}|\$[^$]+\$|\{#|:::")
@@ -103,8 +104,8 @@ def test_a_term_of_the_glossary_is_a_result_of_its_own_with_its_other_names():
 
 @pytest.mark.exhaustive
 def test_no_page_of_the_book_lets_its_source_show():
-    assert list(raw([read_book(ROOT, lang) for lang in languages(ROOT)])) == []
+    assert list(raw([the_book(lang) for lang in languages(ROOT)])) == []
 
 
 def test_no_page_of_a_korean_book_lets_its_source_show():
-    assert list(raw([read_book(ROOT, "ko")])) == []
+    assert list(raw([the_book("ko")])) == []

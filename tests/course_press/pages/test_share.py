@@ -14,6 +14,7 @@ from PIL import Image, ImageChops, ImageDraw, ImageStat
 
 from course_press.pages import pandoc, quarto, share
 from course_press.source.book import languages, read_book
+from tests.the_book import the_book
 
 ROOT = Path(__file__).parent.parent.parent.parent
 SITE = "https://example.org/book"
@@ -157,7 +158,7 @@ def test_the_words_of_every_card_are_whole_legible_and_inside(lang, step, monkey
         "text",
         lambda _, at, said, fill, letters, **more: written.append((at, said, letters, more)),
     )
-    book = read_book(ROOT, lang)
+    book = the_book(lang)
     pictures = {chapter.path.stem: (0, "", blank) for chapter in book.chapters}
     faces = list(share.faces(book, pictures).items())
     for key, face in faces[languages(ROOT).index(lang) % step :: step]:

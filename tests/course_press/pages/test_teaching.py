@@ -15,6 +15,7 @@ from course_press.run.execute import Cache, ChapterResults
 from course_press.source.book import languages, read_book
 from course_press.source.labels import label_facts
 from tests.course_press.conftest import course
+from tests.the_book import the_book
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "course_book" / "data"
@@ -41,12 +42,12 @@ def prerequisites(name):
 
 
 def numbered():
-    return [chapter.path.stem for chapter in read_book(ROOT, "en").chapters if chapter.number]
+    return [chapter.path.stem for chapter in the_book("en").chapters if chapter.number]
 
 
 @pytest.fixture(scope="module")
 def planned():
-    book = read_book(ROOT, "en")
+    book = the_book("en")
     page = next(one for one in book.chapters if one.path.stem == "courses")
     printed = print_page(book, page, ChapterResults.of([], []), Cache(ROOT / ".cache"), {})
     return html.fromstring(f"<main>{printed.body}</main>")
@@ -120,7 +121,7 @@ def test_a_session_says_what_its_pages_say(planned, tmp_path):
     (practice,) = one["Practice"].cssselect("a")
     assert practice.get("href") == "rooflines.html#sec-problems"
     assert "Lab" not in one
-    book = read_book(ROOT, "en")
+    book = the_book("en")
     chapter = next(c for c in book.chapters if c.path.stem == "rooflines")
     ran = ChapterResults.of([[] for _ in chapter.cells], ["1" for _ in chapter.inlines])
     data = print_page(book, chapter, ran, Cache(tmp_path), label_facts(book)).data

@@ -9,7 +9,8 @@ from course_press.exports import notebooks as printing
 from course_press.run import kernels
 from course_press.run.execute import Cache
 from course_press.source.book import read_book
-from tests.course_press.exports.test_notebooks import PICTURE, ROOT
+from tests.course_press.exports.test_notebooks import PICTURE
+from tests.the_book import the_book
 
 WIDE = [name for name in __cpu_dispatch__ if __cpu_features__.get(name)]
 SETTINGS = {
@@ -43,7 +44,7 @@ def become(patch, name):
 
 def differing(patch, wanted):
     patch.setattr(printing, "has_notebook", wanted)
-    found = printing.print_notebooks([read_book(ROOT, "en")])
+    found = printing.print_notebooks([the_book("en")])
     assert found
     return [
         file.stem

@@ -7,6 +7,7 @@ import pytest
 from course_press.pages.pandoc import print_pages
 from course_press.source.book import languages, read_book
 from course_press.source.labels import find_labels
+from tests.the_book import the_book
 
 ROOT = Path(__file__).parents[3]
 
@@ -64,10 +65,10 @@ def test_labels_of_the_source_are_those_of_the_pages(book):
 
 
 def test_labels_of_a_korean_book_are_those_of_its_pages(whole_book):  # has printed them
-    assert_as_printed(read_book(ROOT, "ko"))
+    assert_as_printed(the_book("ko"))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("lang", languages(ROOT))
 def test_labels_of_the_book_are_those_of_its_pages(lang):
-    assert_as_printed(read_book(ROOT, lang))
+    assert_as_printed(the_book(lang))

@@ -1,0 +1,13 @@
+"""The book itself, read once in each language for all tests of a process, which leave it as it is."""
+
+from functools import cache
+from pathlib import Path
+
+from course_press.source.book import read_book
+
+ROOT = Path(__file__).parents[1]
+
+
+@cache
+def the_book(lang):
+    return read_book(ROOT, lang)
