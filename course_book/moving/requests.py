@@ -232,8 +232,9 @@ class _Timeline:
         for tenth in range(int(longest * 10) + 1):
             x = self.x(tenth / 10)
             scene.line(x, top - 4, x, top, line="muted")
-            name = n(tenth / 10, "s") if tenth else n(0)
-            scene.label(x, 16, name, size=12.5, anchor="middle")
+            # A phone has room for every other name, the last of them within the picture.
+            name = "" if scene.narrow and tenth % 2 else n(tenth / 10, "s" if tenth else "")
+            scene.label(min(x, end - 14), 16, name, size=12.5, anchor="middle")
         columns = range(max(len(one.steps) for one in runs.values()))
         self.columns = [
             scene.rect(0, top, 0, low - top, tone="none", opacity=0.55) for _ in columns

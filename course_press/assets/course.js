@@ -232,14 +232,17 @@
   reachable();
 
   function copy(text, done) {
-    if (navigator.clipboard && isSecureContext) { navigator.clipboard.writeText(text).then(done); return; }
-    // Pages opened as files have no clipboard API.
-    var area = make("textarea", { value: text }, body);
-    var before = document.activeElement;
-    area.select();
-    if (document.execCommand("copy")) done();
-    area.remove();
-    before.focus({ preventScroll: true });
+    // Pages opened as files have no clipboard API, and a browser may refuse it.
+    function unasked() {
+      var area = make("textarea", { value: text }, body);
+      var before = document.activeElement;
+      area.select();
+      if (document.execCommand("copy")) done();
+      area.remove();
+      before.focus({ preventScroll: true });
+    }
+    if (navigator.clipboard && isSecureContext) navigator.clipboard.writeText(text).then(done, unasked);
+    else unasked();
   }
 
   // Copying code.

@@ -324,8 +324,10 @@ def test_more_takes_no_less(kind, chain, traced_once):
 # --- published numbers ----------------------------------------------------------------------------
 
 EXPECTED = SHARED / "configs" / "expected.csv"
-OTHERWISE = {"hf-default--LongcatFlash": {"active"}}
+OTHERWISE = {"hf-default--LongcatFlash": {"params", "active"}}
 """What the table counts otherwise: experts that do nothing as if they had parameters."""
+CHUNKED = {"Qwen--Qwen3.5-397B-A17B", "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-FP8"}
+"""Of these the table has states computed in chunks, filled up; a recurrence takes fewer FLOPs."""
 
 
 EMBEDDED = {"hf-default--Phi4Multimodal": 200064 * 3072}
@@ -362,7 +364,8 @@ def test_public_configurations_are_as_others_count_them(row):
     if row["flops_S32"]:
         logits = 31 * 2 * EMBEDDED.get(row["file"], float(row["embed_params"]))
         every = float(many.prefill.flops) + logits
-        assert every == pytest.approx(float(row["flops_S32"]), rel=0.01)
+        low, high = (0.94, 1) if row["file"] in CHUNKED else (0.99, 1.01)
+        assert low <= every / float(row["flops_S32"]) <= high
 
 
 # --- published times ------------------------------------------------------------------------------
