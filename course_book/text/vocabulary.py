@@ -15,6 +15,8 @@ from course_book.files import DATA
 from course_book.text.markdown import Span, Table, plain, table
 
 _CHOSEN: ContextVar[str | None] = ContextVar("language", default=None)
+# Keys of names of the data, by their English text.
+_names = cache(lambda: {at: key for key, at in words("en").items() if key.startswith("name-")})
 
 
 def language() -> str:
@@ -87,9 +89,8 @@ def named(name: str) -> str:
     ...     named("bias+gelu+dropout"), named("AMD Instinct MI250X, both dies")
     ('sesgo+GELU+dropout', 'AMD Instinct MI250X, los dos dies')
     """
-    keys = {text: key for key, text in words("en").items() if key.startswith("name-")}
     parts = re.split(r"(,\s*|\s*\+\s*)", name)
-    return "".join(t(keys[part]) if part in keys else part for part in parts)
+    return "".join(t(_names()[part]) if part in _names() else part for part in parts)
 
 
 def english(text: str) -> Span:
