@@ -95,7 +95,7 @@ def a_book(root, *, repo="https://github.com/example/book"):
     return book
 
 
-def rendered(root, monkeypatch, **how):
+def rendered(root, monkeypatch, langs=("en", "es"), **how):
     """The site of such a book, by `quarto.build`: by Quarto, or by what stands in for it."""
     book = a_book(root, **how)
     if not shutil.which("quarto"):
@@ -106,7 +106,7 @@ def rendered(root, monkeypatch, **how):
             file.write("runpy.run_module('tests.quarto_frame', run_name='__main__')\n")
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(program.parent), prepend=":")
-    quarto.build(book.root, ["en", "es"], book.root / "_site")
+    quarto.build(book.root, langs, book.root / "_site")
     return book.root / "_site"
 
 

@@ -32,7 +32,7 @@ def ran(book, budget):
 
 
 def test_lab_03_predicts_what_it_then_measures(book):
-    rows = ran(book, 6)
+    rows = ran(book, 4)
     assert len(measured.serving.steps(rows)) >= 4
     (run,) = measured.serving.replays(rows)
     assert len(run.rows) == 6
