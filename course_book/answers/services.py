@@ -72,8 +72,7 @@ def _sentence(found: Mapping[str, Any]) -> str:
     for name in serve.LATENCIES:
         times = found.get(f"{name}_s", {})
         of |= {f"{name}{share}": n(time, "s") for share, time in times.items()}
-    key = "say-served" if "tpot_s" in found else "say-served-one"
-    return t(key).format(**of)
+    return t("say-served" if "tpot_s" in found else "say-served-one").format(**of)
 
 
 def changes(

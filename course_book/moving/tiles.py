@@ -245,8 +245,7 @@ class _Clocks:
             scene.gauge(self.x, self.end, self.y + down, t(name), Running(0, "s"), tone=tone)
             for down, tone, name in ((74, "memory", "memory-time"), (134, "math", "compute-time"))
         ]
-        note = slowed(chip.short, slower)
-        scene.label(self.x, self.y + 252, note, size=12.5)
+        scene.label(self.x, self.y + 252, slowed(chip.short, slower), size=12.5)
 
     def compare(self, whole: Estimate, least: Estimate, name: str) -> None:
         """Where memory would stop if everything passed once, and the intensity by the ridge."""

@@ -12,7 +12,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
-from matplotlib.text import Annotation
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import LogLocator
 
@@ -215,15 +214,13 @@ class Labels:
             look["linestyle"] = "none" if marker else "-"
             handles.append(Line2D([], [], label=textwrap.fill(label, _LONGEST), **look))
         # What stands above the axes, as a line's end does, keeps its own line of text.
-        top = axes.get_ylim()[1]
-        named = [one for one in axes.texts if isinstance(one, Annotation)]
-        ends = [one for one in named if one.get_va() == "bottom" and one.xy[1] >= top]
-        at = (-0.02, 1.06 if ends else 1)
-        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": at}
-        place |= {"ncols": max(1, int((72 * NARROW[0] - 50) // (widest + 30)))}
+        above = (one for one in axes.texts if one.get_verticalalignment() == "bottom")
+        high = any(getattr(one, "xy", (0, 0))[1] >= axes.get_ylim()[1] for one in above)
+        at: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.06 if high else 1)}
+        at |= {"ncols": max(1, int((72 * NARROW[0] - 50) // (widest + 30)))}
         look = {"borderaxespad": 0.2, "handlelength": 1, "handletextpad": 0.5, **_LEGEND}
         prop: dict[str, Any] = {"weight": "bold", "size": 10}
-        return axes.legend(handles=handles, labelcolor="linecolor", prop=prop, **place, **look)
+        return axes.legend(handles=handles, labelcolor="linecolor", prop=prop, **at, **look)
 
 
 def is_wide(letter: str) -> bool:
