@@ -185,8 +185,7 @@ def _loads(width: float, pattern: _Pattern) -> Scene:
             bar.to(width=moved * scale)
             text.to(text=n(moved, "B"))
         used.to(text=n(asked / fetched, "%"))
-    said = t("moving-warp-end")
-    scene.step(said.format(fetched=n(fetched, "B"), share=n(asked / fetched, "%")))
+    scene.step(t("moving-warp-end").format(fetched=n(fetched, "B"), share=n(asked / fetched, "%")))
     return scene
 
 

@@ -10,6 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
+from course_press.exports.book import chromium
 from course_press.pages import site
 
 KEPT = 4
@@ -41,8 +42,7 @@ def pytest_collection_modifyitems(items):
 def browser():
     """One for all files: each test has a context of its own in it."""
     # Chromium without its windows, where it is installed: pages take a fifth less.
-    names = ("chromium-headless-shell", "chromium", "google-chrome", "chromium-browser")
-    path = next(filter(None, map(shutil.which, names)), None)
+    path = shutil.which("chromium-headless-shell") or chromium()
     if not path:
         message = "NO CHROMIUM: the pages are not tested in a browser (apt install chromium)"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)

@@ -9,16 +9,11 @@ import pytest
 from course_book.text import words
 from course_press.source.book import languages
 from tests.browser.conftest import wait_for
-from tests.the_book import the_book
+from tests.the_book import PAGES
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent
 LANGS = languages(ROOT)
-PAGES = [
-    f"{lang}/{chapter.path.with_suffix('.html')}"
-    for lang in LANGS
-    for chapter in the_book(lang).chapters
-]
 HANGUL = [("ko", "루프라인"), ("ko", "능선"), ("es", "intensidad"), ("en", "bandwidth")]
 
 

@@ -7,16 +7,11 @@ from pathlib import Path
 import pytest
 
 from course_press.source.book import languages
-from tests.the_book import the_book
+from tests.the_book import PAGES
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent
 LANGS = languages(ROOT)
-PAGES = [
-    f"{lang}/{chapter.path.with_suffix('.html')}"
-    for lang in LANGS
-    for chapter in the_book(lang).chapters
-]
 PHONE = {"width": 390, "has_touch": True}
 LEAST = 11
 """Pixels: the smallest letters that a figure may have on a phone."""
